@@ -36,7 +36,7 @@ from fgrad.kernels import (
     threads,
     windows,
 )
-from fgrad.ops import contraction, normalization
+from fgrad.ops import compiled, contraction
 from fgrad.scipy import linalg
 
 PAGE = mmap.PAGESIZE
@@ -155,7 +155,7 @@ SHAPES = [(1, 1), (1, 7), (3, 5), (9, 1), (7, 67), (65, 3), (33, 257)]
 
 def of_rows():
     """Run softmax, norms and their like, as programs of large arrays."""
-    normalization.LARGE = contraction.LARGE = 1
+    compiled.LARGE = contraction.LARGE = 1
     for dtype in "fd":
         for r, n in SHAPES:
             x, ct = new(r, n, dtype=dtype), new(r, n, dtype=dtype)

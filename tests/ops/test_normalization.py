@@ -8,12 +8,12 @@ import pytest
 from tests.helpers import by_numpy_and_kernels
 
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.ops import contraction, normalization
+from fgrad.ops import compiled, contraction, normalization, reduction
 
 
 @pytest.fixture
 def twice(monkeypatch):
-    return by_numpy_and_kernels(partial(monkeypatch.setattr, normalization, "LARGE"))
+    return by_numpy_and_kernels(partial(monkeypatch.setattr, compiled, "LARGE"))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -31,6 +31,17 @@ def test_softmax(twice, dtype):
         (out,) = twice(lambda: np.asarray(PRIMITIVES["logsumexp"].run(x, axes=axes)), rtol)
         back = np.asarray(rng.standard_normal(out.shape), dtype)
         twice(lambda: normalization._logsumexp(back, out, x, axes=axes), rtol)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_extrema(twice, dtype):
+    rng = np.random.default_rng(0)
+    for shape, axes in [((3, 5), (1,)), ((2, 3, 70), (1, 2)), ((3, 1), (1,)), ((5,), ())]:
+        x, ct = (rng.integers(0, 6, shape).astype(dtype) for _ in range(2))
+        x.flat[:2] = np.nan, np.inf
+        out = np.max(x, axis=axes)
+        ct = ct[tuple(0 if i in axes else slice(None) for i in range(x.ndim))]
+        twice(lambda: reduction._extremum(ct, out, x, axes=axes), 0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -41,6 +41,18 @@ def launches(x: Any, *others: Any) -> bool:
     return all(o.__class__ is DeviceArray and o.dtype == x.dtype and o.place is x.place for o in others)
 
 
+def launches_rows(x: Any, axes: tuple[int, ...], *others: Any) -> bool:
+    """Return whether a rule along `axes` is compiled: on a device, or of large arrays along the last ones."""
+    if x.__class__ is not np.ndarray:
+        return launches(x, *others)
+    if x.size < LARGE or x.dtype not in FLOATS or not LAUNCH:
+        return False
+    n = x.ndim
+    return axes == tuple(range(n - len(axes), n)) and all(
+        o.__class__ is np.ndarray and o.dtype == x.dtype for o in others
+    )
+
+
 def launched(rule: Rule, *arrays: Any, **params: Any) -> Any:
     """Return what a rule of primitives and Tensors gives, compiled: for large arrays, or what `launches`."""
     return LAUNCH[0].rule(rule, arrays, params)

@@ -14,7 +14,6 @@ from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import (
-    LARGE,
     REDUCES,
     SYMMETRIC,
     TOTAL,
@@ -28,21 +27,9 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.stored import REAL, Stored, are_axes, is_count, is_number
 from fgrad.core.tensor import bind, unary
-from fgrad.ops.compiled import FLOATS, LAUNCH, launched, launches
+from fgrad.ops.compiled import launched, launches_rows
 from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, shifted, sum_axes
 from fgrad.ops.reduction import reduced
-
-
-def _rows(x: Any, axes: Axes, *others: Any) -> bool:
-    """Return whether compiled code computes this: on a device, or large arrays along their last axes."""
-    if x.__class__ is not np.ndarray:
-        return launches(x, *others)
-    if x.size < LARGE or x.dtype not in FLOATS or not LAUNCH:
-        return False
-    n = x.ndim
-    return axes == tuple(range(n - len(axes), n)) and all(
-        o.__class__ is np.ndarray and o.dtype == x.dtype for o in others
-    )
 
 
 def _length(x: Any, axes: Axes) -> int:
@@ -54,7 +41,7 @@ def _top(x: Any, axes: Axes) -> Any:
 
 
 def _run_softmax(x: Any, *, axes: Axes) -> Any:
-    if _rows(x, axes):
+    if launches_rows(x, axes):
         return launched(_rows_of["softmax"], x, axes=axes)
     with np.errstate(invalid="ignore"):
         y = np.exp(x - _top(x, axes))
@@ -62,13 +49,13 @@ def _run_softmax(x: Any, *, axes: Axes) -> Any:
 
 
 def _softmax(ct: Any, out: Any, *, axes: Axes) -> Any:
-    if _rows(out, axes, ct):
+    if launches_rows(out, axes, ct):
         return launched(_softmax, ct, out, axes=axes)
     return out * (ct - expand(sum_axes(ct * out, axes), out.shape, axes))
 
 
 def _run_log_softmax(x: Any, *, axes: Axes) -> Any:
-    if _rows(x, axes):
+    if launches_rows(x, axes):
         return launched(_rows_of["log_softmax"], x, axes=axes)
     with np.errstate(invalid="ignore", divide="ignore"):  # of infinities, and of rows without elements
         y = x - _top(x, axes)
@@ -76,13 +63,13 @@ def _run_log_softmax(x: Any, *, axes: Axes) -> Any:
 
 
 def _log_softmax(ct: Any, out: Any, *, axes: Axes) -> Any:
-    if _rows(out, axes, ct):
+    if launches_rows(out, axes, ct):
         return launched(_log_softmax, ct, out, axes=axes)
     return ct - unary("exp", out) * expand(sum_axes(ct, axes), out.shape, axes)
 
 
 def _run_logsumexp(x: Any, *, axes: Axes) -> Any:
-    if _rows(x, axes):
+    if launches_rows(x, axes):
         return launched(_rows_of["logsumexp"], x, axes=axes)
     if x.size == 0:
         return near(x).full(reduced(x, axes).shape, -np.inf, x.dtype)[()]
@@ -107,7 +94,7 @@ def _run_logsumexp_of_infinite(x: Any, top: Any, axes: Axes) -> Any:
 
 
 def _logsumexp_of_arrays(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
-    if _rows(x, axes, ct, out):
+    if launches_rows(x, axes, ct, out):
         return launched(_logsumexp, ct, out, x, axes=axes)
     kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
     shift = out.reshape(kept)
@@ -176,7 +163,7 @@ def _last(x: Any, rank: int) -> Axes:
 
 def _run_layer_norm(x: Any, weight: Any, bias: Any, *, rank: int, eps: float) -> Any:
     axes = _last(x, rank)
-    if _rows(x, axes, weight, bias):
+    if launches_rows(x, axes, weight, bias):
         return launched(_rows_of["layer_norm"], x, weight, bias, rank=rank, eps=eps)
     dtype = np.result_type(x, weight, bias)
     if dtype == np.float16:
@@ -232,7 +219,7 @@ def _layer_norm_vjp(pattern: Pattern) -> VJP:
 
     def raw(ct: Any, *saved: Any) -> Any:
         *values, params = saved
-        if not _rows(ct, _last(ct, params["rank"]), *values):
+        if not launches_rows(ct, _last(ct, params["rank"]), *values):
             return lifted(ct, *saved)
         made = launched(_layer_norm_of[pattern], ct, *values, *(ct,) * (2 - len(values)), **params)
         return list(made) if isinstance(made, tuple) else [made]

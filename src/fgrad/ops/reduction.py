@@ -24,6 +24,7 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.stored import Stored, are_axes, is_axis
 from fgrad.core.tensor import bind, refuse_complex
+from fgrad.ops.compiled import launched, launches_rows
 from fgrad.ops.linear import (
     Axes,
     apart_along_others,
@@ -76,6 +77,8 @@ def _has_elements(x: Aval, *, axes: Axes) -> bool:
 
 def _extremum(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
     """Share `ct` equally among the elements that attain the extremum."""
+    if launches_rows(x, axes, ct, out):
+        return launched(_extremum, ct, out, x, axes=axes)
     ties = bind("equal", x, expand(out, x.shape, axes))
     count = bind("maximum", sum_axes(ties, axes), 1)  # NaN ties with nothing
     share = ct / bind("convert", count, dtype=ct.dtype)
