@@ -19,7 +19,7 @@ Pattern = tuple[bool, ...]
 
 EACH = -1  # of all operands
 LARGE = 32768  # elements: more are worth a compiled loop
-MEDIUM = 8192  # elements: more are worth one where NumPy's own loop takes several times as long
+MEDIUM = 4096  # elements: more are worth one where NumPy's own loop takes several times as long
 OUT = 0  # the place of the output among the values that a rule may keep; primal i is at i + 1
 _NAMES = {"out": OUT, "x": 1, "y": 2, "z": 3}
 
