@@ -151,8 +151,8 @@ def test_arrays_that_share_nothing_are_told_apart():
         functions.compiled(text)(x, out)
         results.append(out.tolist())
     assert results[0] == results[1] == np.arange(64.0).tolist()
-    sizes = [len(machine.emit_assembly(compilation.optimised(t, machine))) for t in (plain, distinct)]
-    assert sizes[1] < sizes[0]
+    made = [str(compilation.optimised(t, machine)) for t in (plain, distinct)]
+    assert made[0].count(" icmp ") > made[1].count(" icmp ") == 0  # LLVM asks whether the arrays overlap
 
 
 def test_addresses_of_arrays(monkeypatch):
