@@ -1,9 +1,12 @@
+import itertools
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
+from fgrad.compat import llvmlite
 from fgrad.kernels import compilation, native
 
 TEXT = """
@@ -75,3 +78,75 @@ def test_an_interrupt_between_functions_of_llvm_leaves_its_lock_free(monkeypatch
     other.start()
     other.join(60)
     assert made
+
+
+TEXTS = [TEXT.format(lines="        a = a * 1.5\n" * k) for k in range(1, 7)]
+
+
+def machine_code(count):
+    """Return the machine code of all `TEXTS`, which are compiled in so many threads."""
+    with compilation.Crew(count) as crew:
+        for text in TEXTS:
+            crew.give(text, "kernel")
+        made = dict(crew.take() for _ in TEXTS)
+    return [made[text].code for text in TEXTS]
+
+
+def compilers():
+    return [t for t in threading.enumerate() if t.name == "fgrad compiler"]
+
+
+@pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
+@pytest.mark.parametrize("how", ["2", "8", "no threads", "LLVM's lock"])
+def test_several_at_a_time_are_as_one_by_one(how, monkeypatch):
+    if how == "no threads":
+
+        def start(self):
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", start)
+    if how == "LLVM's lock":
+        monkeypatch.setenv("FGRAD_PRIVATE", "0")
+        assert llvmlite.unlocked("LLVMPY_RunNewModulePassManager") is None
+    else:
+        assert llvmlite.unlocked("LLVMPY_RunNewModulePassManager") is not None
+    found = machine_code(8 if how == "8" else 2)
+    assert found == [compilation.compiled(text, "kernel").code for text in TEXTS]
+    assert not compilers()
+
+
+@pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
+@pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt(), MemoryError()])
+def test_what_fails_among_several_is_said_and_the_rest_dropped(error, monkeypatch):
+    made, count = llvmlite.object_file, itertools.count()
+
+    def failing(*args):
+        if next(count) == 2:
+            raise error
+        return made(*args)
+
+    monkeypatch.setattr(llvmlite, "object_file", failing)
+    with pytest.raises(type(error)):
+        machine_code(2)
+    assert not compilers()
+    assert len(machine_code(2)) == len(TEXTS)
+
+
+@pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
+def test_who_is_interrupted_waits_for_llvm_alone(monkeypatch):
+    improve, begun, done = llvmlite.optimise, [], []
+
+    def slow(*args):
+        begun.append(0)
+        time.sleep(0.1)
+        improve(*args)
+        done.append(0)
+
+    monkeypatch.setattr(llvmlite, "optimise", slow)
+    with pytest.raises(KeyboardInterrupt), compilation.Crew(2) as crew:
+        for text in TEXTS:
+            crew.give(text, "kernel")
+        crew.take()
+        raise KeyboardInterrupt
+    assert len(begun) == len(done) < len(TEXTS)
+    assert not compilers()

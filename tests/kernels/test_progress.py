@@ -77,16 +77,15 @@ def test_compiling_a_function_names_it(clock, capsys, monkeypatch):
     def slow(x):
         return np.sum(x * 3.25), np.sum(x, axis=0) * 1.625, np.sum(np.sin(x) * 2.75, axis=1)
 
-    compiled = native.compiled
+    kept = native._kept
     numbers = []
 
-    def patient(text, signature="kernel"):
-        if text not in native._kernels:
-            clock.now += 3
-            numbers.append(text)
-        return compiled(text, signature)
+    def patient(text, signature, made):
+        clock.now += 3
+        numbers.append(text)
+        return kept(text, signature, made)
 
-    monkeypatch.setattr(native, "compiled", patient)
+    monkeypatch.setattr(native, "_kept", patient)
     monkeypatch.setattr(native, "_is_there", lambda text: False)
     fg.jit(slow).lower(np.ones((40, 50))).compile()
     err = capsys.readouterr().err

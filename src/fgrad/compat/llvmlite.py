@@ -1,8 +1,10 @@
-"""llvmlite: the lock around its calls, and the memory of its pass managers."""
+"""llvmlite: the lock around its calls, those that need none, and the memory of its pass managers."""
 
 from __future__ import annotations
 
+import ctypes
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from fgrad import config
@@ -40,3 +42,45 @@ def free(passes: Any) -> None:
                 base._dispose(passes)
                 passes.detach()
                 return
+
+
+def optimise(passes: Any, module: Any, builder: Any) -> None:
+    """Run passes on a module, beside other threads that have modules, contexts and builders of their own.
+
+    LLVM lets them: what it compiles in different contexts shares nothing that is not guarded.
+    """
+    run = unlocked("LLVMPY_RunNewModulePassManager")
+    if run is None:
+        passes.run(module, builder)
+    else:
+        run(passes, module, builder)
+
+
+def object_file(machine: Any, module: Any) -> bytes:
+    """Return the object file of a module, beside other threads that have machines of their own.
+
+    Raises:
+        RuntimeError: LLVM makes none.
+    """
+    emit = unlocked("LLVMPY_TargetMachineEmitToMemory")
+    if emit is None:
+        made: bytes = machine.emit_object(module)
+        return made
+    from llvmlite.binding import ffi  # noqa: PLC0415 -- late, as above
+
+    with ffi.OutputString() as error:
+        buffer = emit(machine, module, 1, error)
+        if not buffer:
+            raise RuntimeError(str(error))
+    try:
+        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def unlocked(name: str) -> Callable[..., Any] | None:
+    """Return a function of LLVM that does not wait for other threads; None where none is known."""
+    from llvmlite.binding import ffi  # noqa: PLC0415 -- late, as above
+
+    function = getattr(getattr(ffi.lib, name), "_cfn", None) if config.private() else None
+    return function if callable(function) and hasattr(function, "argtypes") else None

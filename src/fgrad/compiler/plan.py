@@ -137,7 +137,7 @@ class Plan(layout.Slots):
         self._speak_of(program)
         self.size = self.block.size
         self.results = [self.block.known[y] if isinstance(y, Var) else None for y in results]
-        native.compiled_all((k.text for k in self.kernels), name)
+        vm.compiled_all((k.text for k in self.kernels), name)
         self.table = vm.Assembler()
         self.work = 0
         self.marks: list[Mark] = []

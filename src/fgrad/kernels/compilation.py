@@ -6,13 +6,18 @@ import ctypes
 import gc
 import mmap
 import sys
-from typing import Any, NamedTuple
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from fgrad import config, locks
-from fgrad.blocks import Nested, suppress
+from fgrad.blocks import Block, Nested, suppress
 from fgrad.compat import cpython, llvmlite
 from fgrad.core import process
 from fgrad.kernels import checks, source, store
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 LEAST = 2**24  # bytes that LLVM takes for little code
 EXPANSION = 320  # for each byte of a text in its language
@@ -64,6 +69,17 @@ class _CallingLLVM(Nested):
 _calling_llvm = _CallingLLVM()  # for those who make things, of which there is one thread at a time
 
 
+class _Draft(NamedTuple):
+    """A function in LLVM's language."""
+
+    text: str
+    symbol: str
+    size: int
+    module: Any
+    machine: Any
+    thorough: bool
+
+
 @_calling_llvm
 def compiled(text: str, signature: str) -> Compiled:
     """Return the machine code of the function `kernel` in a text.
@@ -76,16 +92,100 @@ def compiled(text: str, signature: str) -> Compiled:
         UntranslatableError: there is something in the text that kernels cannot say.
         RuntimeError: it calls functions that this platform does not have.
     """
+    draft = _drafted(text, signature)
+    return _linked(draft, _machine_code(draft))
+
+
+class Crew(Block):
+    """Threads in which LLVM makes machine code, while this one writes more in LLVM's language.
+
+    For who makes things: when the block is left, all that was given to it is done, or dropped.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._watch = None
+        self._count = count
+        self._threads: list[Thread] = []
+        self._sizes: list[int] = []  # of what was given
+        self._drafts: SimpleQueue[_Draft | None] = SimpleQueue()
+        self._made: SimpleQueue[_Made] = SimpleQueue()
+
+    def __enter__(self) -> Self:
+        """Begin, be it with fewer threads than were asked for, or none."""
+        with suppress(RuntimeError):  # the system has no more
+            for _ in range(self._count):
+                thread = Thread(
+                    target=_work, args=(self._drafts, self._made), name="fgrad compiler", daemon=True
+                )
+                thread.start()
+                self._threads.append(thread)
+        return self
+
+    def undo(self, _: None) -> None:
+        """Wait for what LLVM is in the middle of; the rest is dropped."""
+        with suppress(Empty):
+            while True:
+                self._drafts.get_nowait()
+        for _thread in range(self._count):
+            self._drafts.put(None)
+        while self._threads:
+            self._threads[-1].join()
+            self._threads.pop()
+
+    def give(self, text: str, signature: str) -> None:
+        """Let a text be compiled, as by `compiled`."""
+        draft = _drafted(text, signature)
+        self._sizes.append(draft.size)
+        demand_memory(EXPANSION * sum(sorted(self._sizes)[-self._count :]))
+        self._drafts.put(draft)
+
+    def take(self) -> tuple[str, Compiled]:
+        """Return the next text that is done, and its machine code; raise what `compiled` raises."""
+        if not self._threads:
+            self._drafts.put(None)
+            _work(self._drafts, self._made)
+        draft, found = self._made.get()
+        if isinstance(found, BaseException):
+            raise found
+        return draft.text, _linked(draft, found)
+
+
+_Made: TypeAlias = tuple[_Draft, "bytes | BaseException"]
+
+
+def _work(drafts: SimpleQueue[_Draft | None], made: SimpleQueue[_Made]) -> None:
+    while (draft := drafts.get()) is not None:
+        made.put((draft, _tried(draft)))
+
+
+def _tried(draft: _Draft) -> bytes | BaseException:
+    try:
+        return _machine_code(draft)
+    except BaseException as error:  # noqa: BLE001 -- who takes it raises it
+        return error
+
+
+@_calling_llvm
+def _drafted(text: str, signature: str) -> _Draft:
     symbol = f"fgrad_{store.digest(text)}"
     written = assembly(text, signature, symbol)
     demand_memory(len(written) * EXPANSION)
     machine = target_machine()
-    module = optimised(written, machine, thorough=signature != "entry")
-    externals = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
-    code = Code(symbol, tuple(externals), machine.emit_object(module))
+    return _Draft(text, symbol, len(written), _parsed(written, machine), machine, signature != "entry")
+
+
+def _machine_code(draft: _Draft) -> bytes:
+    _improve(draft.module, thorough=draft.thorough)
+    return llvmlite.object_file(draft.machine, draft.module)
+
+
+@_calling_llvm
+def _linked(draft: _Draft, machine: bytes) -> Compiled:
+    names = [f.name for f in draft.module.functions if f.is_declaration]
+    code = Code(draft.symbol, tuple([n for n in names if not n.startswith("llvm.")]), machine)
     address, owner = link(code)
     if not address:
-        missing = [name for name in externals if not _is_known(name)]
+        missing = [name for name in code.externals if not _is_known(name)]
         raise RuntimeError(
             f"a compiled kernel cannot be linked: the C library here lacks {', '.join(missing)}"
             if missing
@@ -121,14 +221,30 @@ def optimised(written: str, machine: Any, *, thorough: bool = True) -> Any:
         thorough: run all of LLVM's passes, not only those that tidy up: an entry, which branches and calls,
             gains nothing from the others.
     """
+    module = _parsed(written, machine)
+    _improve(module, thorough=thorough)
+    return module
+
+
+def _parsed(written: str, machine: Any) -> Any:
     from llvmlite import binding  # noqa: PLC0415 -- late: eager programs need no machine code
 
     module = binding.parse_assembly(written, binding.create_context())  # what is in it goes with the module
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     module.verify()
+    return module
+
+
+def _improve(module: Any, *, thorough: bool) -> None:
+    from llvmlite import binding  # noqa: PLC0415 -- late, as above
+
     # it calls vector functions by the usual convention, but those of `vector.libm` have one of their own
     straight = not any(f.name.startswith("fgrad_libm_") for f in module.functions)
-    builder = _builder(store.processor(), straight)
+    free = _builders.setdefault((store.processor(), straight), [])
+    try:
+        builder = free.pop()
+    except IndexError:
+        builder = _builder(straight)
     if thorough:
         passes = builder.getModulePassManager()
     else:
@@ -136,18 +252,17 @@ def optimised(written: str, machine: Any, *, thorough: bool = True) -> Any:
         passes.add_sroa_pass()
         passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()
-    passes.run(module, builder)
+    llvmlite.optimise(passes, module, builder)
     llvmlite.free(passes)
-    return module
+    free.append(builder)
 
 
-@locks.once
-def _builder(_: tuple[str, str], straight: bool) -> Any:
-    """Return what makes passes for a processor; one for all kernels, for llvmlite never frees all of it.
+# what makes passes for a processor, and nobody uses: llvmlite never frees all of one, so there are few
+_builders: dict[tuple[tuple[str, str], bool], list[Any]] = {}
 
-    Args:
-        straight: whether code without loops may become vector code.
-    """
+
+def _builder(straight: bool) -> Any:
+    """Return what makes passes; where code is `straight`, it may become vector code without a loop."""
     from llvmlite import binding  # noqa: PLC0415 -- late, as above
 
     tuning = binding.create_pipeline_tuning_options(speed_level=3)

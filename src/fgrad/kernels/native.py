@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fgrad import locks
+from fgrad import config, locks
 from fgrad.blocks import suppress
 from fgrad.core.caches import LRU
 from fgrad.kernels import compilation, contracts, intrinsics, progress, source, store
@@ -89,7 +89,7 @@ def compiled(text: str, signature: str = "kernel") -> Kernel:
 
 
 def compiled_all(texts: Iterable[str], name: str = "") -> list[Kernel]:
-    """Return the kernels of `texts`, compiled in turn: LLVM's lock leaves nothing to gain from threads.
+    """Return the kernels of `texts`, of which as many are compiled at a time as there are threads.
 
     Args:
         texts: as of `compiled`.
@@ -97,7 +97,23 @@ def compiled_all(texts: Iterable[str], name: str = "") -> list[Kernel]:
     """
     texts = list(texts)
     missing = [text for text in dict.fromkeys(texts) if not _is_there(text)]
-    progress.each(compiled, missing, f"compiling {len(missing)} kernels of {name or 'a program'}")
+    missing.sort(key=len, reverse=True)  # so that none is left over at the end that takes long
+    said = f"compiling {len(missing)} kernels of {name or 'a program'}"
+    count = min(config.num_threads(), len(missing))
+    if count < 2:
+        progress.each(compiled, missing, said)
+    else:
+        with locks.making, compilation.Crew(count) as crew:
+            wholes = {_whole(text, "kernel"): text for text in missing}
+            for whole in wholes:
+                crew.give(whole, "kernel")
+
+            def keep(_: str) -> None:
+                whole, made = crew.take()
+                text = wholes[whole]
+                _kernels[text, "kernel"] = _kept(text, "kernel", made)
+
+            progress.each(keep, missing, said)
     return [compiled(text) for text in texts]
 
 

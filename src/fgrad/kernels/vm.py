@@ -10,7 +10,7 @@ cost a few nanoseconds each; a loop looks for signals every second, and ends whe
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -326,6 +326,11 @@ class Assembler:
             shift = f" + {w[2]}" if w[3] >= 0 and w[2] else ""
             text = f"view {w[0]} = {w[1]} + {index}{shift}"
         return f"{at:5}  {text}"
+
+
+def compiled_all(texts: Iterable[str], name: str) -> None:
+    """Compile the kernels of a program, and what runs it, as `native.compiled_all` does."""
+    native.compiled_all(texts if native.interpreted() else (_TEXT, *texts), name)
 
 
 def interpreter() -> native.Kernel:
