@@ -107,11 +107,11 @@ def test_a_call_is_looked_at_once_for_each_shape(monkeypatch):
     hold = Contract.hold
     monkeypatch.setattr(Contract, "hold", lambda self, *args: asked.append(0) or hold(self, *args))
     x = RNG.standard_normal((16, 40))
-    scans._kernel("cumsum", 2, "d").kernel.contract._good.clear()
+    scans._kernel("sums", 2, "d").kernel.contract._good.clear()
     for _ in range(3):
-        scans.scanned("cumsum", 1, x)
+        scans.scanned("sums", 1, x)
     assert len(asked) == 1
-    scans.scanned("cumsum", 1, x[:8])
+    scans.scanned("sums", 1, x[:8])
     assert len(asked) == 2
 
 

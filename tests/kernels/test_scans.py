@@ -31,11 +31,11 @@ def adjoint(a, x):
 
 
 SLOW = {
-    "cumsum": lambda x: np.cumsum(x, 1),
-    "cumprod": lambda x: np.cumprod(x, 1),
+    "sums": lambda x: np.cumsum(x, 1),
+    "products": lambda x: np.cumprod(x, 1),
     "products_before": lambda x: before(x) if x.size else x,
-    "recur": recurrence,
-    "recur_adjoint": adjoint,
+    "recurrence": recurrence,
+    "recurrence_adjoint": adjoint,
 }
 
 

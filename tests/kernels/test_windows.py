@@ -135,5 +135,5 @@ def test_convolution(twice, x, w, params, dtype, tile, monkeypatch):
     rtol = 50 * np.finfo(dtype).eps
     (out,) = twice(lambda: PRIMITIVES["conv"].run(x, w, **full), rtol)
     ct = rng.standard_normal(out.shape).astype(dtype)
-    twice(lambda: ops.windows._input_adjoint(ct, w, x, **full), rtol)
-    twice(lambda: ops.windows._kernel_adjoint(ct, x, w, **full), rtol)
+    twice(lambda: PRIMITIVES["conv_input"].run(ct, w, shape=x.shape, **full), rtol)
+    twice(lambda: PRIMITIVES["conv_kernel"].run(ct, x, shape=w.shape, **full), rtol)

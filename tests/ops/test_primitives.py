@@ -1086,6 +1086,17 @@ def slow_pool(f, x, window, stride, padding, empty):
     return out
 
 
+def slow_adjoint(ct, other, *, shape, place, **params):
+    """Return the cotangent of the operand at `place` of a convolution, an element at a time."""
+    found = np.zeros(shape, np.result_type(ct, other))
+    for i in np.ndindex(shape):
+        one = np.zeros(shape, found.dtype)
+        one[i] = 1
+        operands = (other, one) if place else (one, other)
+        found[i] = np.sum(ct * slow_convolve(*operands, **params))
+    return found
+
+
 def windows() -> list[Sample]:
     """Return the samples of convolutions and pooling."""
     found = []
@@ -1115,6 +1126,11 @@ def windows() -> list[Sample]:
         }
         reference = partial(slow_convolve, **full)
         found += with_dtypes("conv", reference, *shapes, label=label, **full)
+        outs = reference(*map(np.zeros, shapes)).shape
+        for place, name in enumerate(("conv_input", "conv_kernel")):
+            own, other = shapes[place], shapes[1 - place]
+            slow = partial(slow_adjoint, place=place, shape=own, **full)
+            found += with_dtypes(name, slow, outs, other, label=label, shape=own, **full)
     for label, shape, params in [
         ("1-d", (2, 7), {"window": (3,), "stride": (2,), "padding": ((0, 0),)}),
         ("overlapping", (1, 2, 4, 5), {"window": (3, 2), "stride": (1, 2), "padding": ((1, 2), (0, 1))}),

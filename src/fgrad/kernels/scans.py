@@ -22,11 +22,11 @@ COLUMNS = 512  # of a strided axis: so many neighbours stay in the cache
 
 # what stands at the first place of an axis, and at another one, where y and [last] are of the place before
 STEPS = {
-    "cumsum": ("x[at]", "y + x[at]"),
-    "cumprod": ("x[at]", "y * x[at]"),
+    "sums": ("x[at]", "y + x[at]"),
+    "products": ("x[at]", "y * x[at]"),
     "products_before": ("F(1)", "y * x[last]"),
-    "recur": ("x[at]", "a[at] * y + x[at]"),
-    "recur_adjoint": ("x[at]", "a[last] * y + x[at]"),
+    "recurrence": ("x[at]", "a[at] * y + x[at]"),
+    "recurrence_adjoint": ("x[at]", "a[last] * y + x[at]"),
 }
 _TEXT = """
 CONTRACT = "{contract}"
@@ -115,8 +115,8 @@ def scanned(what: str, axis: int, *operands: Any, backwards: bool = False) -> An
     """Return a scan along `axis`, from the first place to the last or the other way.
 
     Args:
-        what: "cumsum" or "cumprod"; "products_before", of the elements before each place; "recur" for
-            y = a y_before + x, and "recur_adjoint" for the same with the a of the place before.
+        what: "sums" or "products"; "products_before", of the elements before each place; "recurrence" for
+            y = a y_before + x, and "recurrence_adjoint" for the same with the a of the place before.
         axis: the axis, not negative.
         *operands: x, or a and x, of one shape and dtype.
         backwards: whether to begin at the end.

@@ -10,7 +10,7 @@ from fgrad.nn.geometry import pads, per_axis
 from fgrad.numpy.reductions import inexact
 from fgrad.ops import windows
 from fgrad.ops.linear import convert, reshape
-from fgrad.ops.windows import places, spread, turned
+from fgrad.ops.windows import places, spread
 
 
 def conv(
@@ -110,25 +110,26 @@ def conv_transpose(
     window = tuple(w.shape[2:])
     same = isinstance(padding, str) and padding.upper() == "SAME"
     whole = tuple(n * s for n, s in zip(x.shape[2:], steps, strict=True))
-    sides = []
+    sides, space = [], []
     for n, k, s, d, e, full, (low, high) in zip(
         x.shape[2:], window, steps, gaps, extra, whole, pads(padding, whole, window, steps, gaps), strict=True
     ):
         reach = spread(k, d) - 1
         short = max(0, full - spread(n, s) - reach) if same else 0  # windows that leave gaps between them
-        sides.append((reach - low, reach - high + e + short))
+        sides.append((low, high - e - short))
+        space.append(spread(n, s) + reach - low - high + e + short)
         if spread(n, s) + reach - low - high + e < 1 and n:
             raise ValueError(
                 f"conv_transpose: padding {padding!r} removes the output of length {spread(n, s) + reach}"
             )
-    ones = (1,) * rank
-    y = windows.conv(
+    y = windows.conv_input(
         x,
-        turned(w, groups),
-        stride=ones,
+        w,
+        shape=(x.shape[0], w.shape[1] * groups, *space),
+        stride=steps,
         padding=tuple(sides),
         dilation=gaps,
-        input_dilation=steps,
+        input_dilation=(1,) * rank,
         groups=groups,
     )
     return _biased(y, bias)

@@ -276,12 +276,12 @@ def scanned(
 
 
 def _run_cumsum(x: Any, *, axis: int) -> Any:
-    found = scanned("cumsum", axis, x)
+    found = scanned("sums", axis, x)
     return np.cumsum(x, axis) if found is None else found
 
 
 def _cumsum_adjoint(ct: Any, x: Aval, *, axis: int) -> Any:
-    found = scanned("cumsum", axis, ct, backwards=True)
+    found = scanned("sums", axis, ct, backwards=True)
     return reverse(bind("cumsum", reverse(ct, axis), axis=axis), axis) if found is None else found
 
 

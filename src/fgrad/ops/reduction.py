@@ -118,7 +118,7 @@ def _recur(a: Any, b: Any, axis: int) -> Any:
 
 def _run_recur(a: Any, b: Any, *, axis: int) -> Any:
     """Return y with y_i = a_i y_(i-1) + b_i along `axis`, from y_(-1) = 0."""
-    found = scanned("recur", axis, a, b, least=1)
+    found = scanned("recurrence", axis, a, b, least=1)
     if found is not None:
         return found
     a, b = np.broadcast_arrays(np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0))
@@ -174,14 +174,14 @@ def _before(x: Any, axis: int) -> Any:
 
 def _suffix(ct: Any, a: Any, axis: int) -> Any:
     """Return s with s_i = ct_i + a_(i+1) s_(i+1): what each place of a recurrence contributes in all."""
-    found = scanned("recur_adjoint", axis, a, ct, backwards=True, least=1)
+    found = scanned("recurrence_adjoint", axis, a, ct, backwards=True, least=1)
     if found is not None:
         return found
     return reverse(_recur(_before(reverse(a, axis), axis), reverse(ct, axis), axis), axis)
 
 
 def _run_cumprod(x: Any, *, axis: int) -> Any:
-    found = scanned("cumprod", axis, x)
+    found = scanned("products", axis, x)
     return np.cumprod(x, axis) if found is None else found
 
 

@@ -1,11 +1,14 @@
-"""The convolution primitive: windows of one array times a kernel, in any number of dimensions.
+"""Convolution: windows of one array times a kernel, in any number of dimensions; and its two adjoints.
 
-It is what deep learning calls convolution, without flipping the kernel. Both adjoints are convolutions again:
-with the flipped kernel and the roles of stride and input dilation exchanged, and with the batch as channels.
+It is what deep learning calls convolution, without flipping the kernel. The three are bilinear, and the
+adjoints of each are the others. Where no compiled code knows the case, both adjoints are computed as
+convolutions: with the flipped kernel and the roles of stride and input dilation exchanged, and with the batch
+as channels.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -15,11 +18,11 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
-from fgrad.core.primitive import LARGE, MULTILINEAR, PRODUCT, Primitive, by_argument, register
-from fgrad.core.stored import Stored, are_integers, are_steps, is_count
+from fgrad.core.primitive import LARGE, MULTILINEAR, PRODUCT, Primitive, Rule, by_argument, register
+from fgrad.core.stored import Stored, are_integers, are_steps, is_count, is_shape
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, backend
-from fgrad.ops.linear import reshape, transpose
+from fgrad.ops.linear import broadcast_to, reshape, transpose
 
 Steps = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]
@@ -49,6 +52,11 @@ def conv(
         input_dilation=input_dilation,
         groups=groups,
     )
+
+
+def conv_input(ct: Any, w: Any, *, shape: Shape, **params: Any) -> Any:
+    """Return the cotangent of the input, of `shape`, of a convolution with `w`, from that of its output."""
+    return bind("conv_input", ct, w, shape=shape, **params)
 
 
 def spread(n: int, dilation: int) -> int:
@@ -170,42 +178,31 @@ def swapped(x: Any, i: int, j: int) -> Any:
     return transpose(x, tuple(axes))
 
 
-def turned(w: Any, groups: int) -> Any:
-    """Return the kernel (O, C / groups, *window) of the transposed map: (C, O / groups, *window), flipped."""
-    w = merged(swapped(split(w, 0, groups), 1, 2), 0)
-    flips = (slice(None, None, -1),) * (len(w.shape) - 2)
-    return bind("slice", w, index=(slice(None), slice(None), *flips))
-
-
-def _input_adjoint(
+def _run_input(
     ct: Any,
-    y: Any,
-    x_aval: Aval,
+    w: Any,
     *,
+    shape: Shape,
     stride: Steps,
     padding: Pads,
     dilation: Steps,
     input_dilation: Steps,
     groups: int,
 ) -> Any:
-    if (
-        ct.__class__ is np.ndarray
-        and y.__class__ is np.ndarray
-        and ct.dtype == y.dtype == x_aval.dtype
-        and ct.size
-        and y.size
-        and _suits(ct, y, x_aval.shape, input_dilation)
-    ):
-        return backend("windows").convolve_back(ct, y, x_aval.shape, stride, padding, dilation, groups)
-    pads = []
+    if ct.dtype == w.dtype and _is_compiled(ct, w, ct, shape, input_dilation):
+        return backend("windows").convolve_back(ct, w, shape, stride, padding, dilation, groups)
+    window, pads = w.shape[2:], []
     for n, o, k, s, (low, _), d, u in zip(
-        x_aval.shape[2:], ct.shape[2:], y.shape[2:], stride, padding, dilation, input_dilation, strict=True
+        shape[2:], ct.shape[2:], window, stride, padding, dilation, input_dilation, strict=True
     ):
         before = spread(k, d) - 1 - low
         pads.append((before, spread(n, u) + spread(k, d) - 1 - spread(o, s) - before))
-    return conv(
+    outputs, channels = w.shape[0] // groups, w.shape[1]
+    parts = w.reshape((groups, outputs, channels, *window)).swapaxes(1, 2)
+    flips = (..., *(slice(None, None, -1),) * len(window))
+    return _run(
         ct,
-        turned(y, groups),
+        parts.reshape((groups * channels, outputs, *window))[flips],
         stride=input_dilation,
         padding=tuple(pads),
         dilation=dilation,
@@ -214,42 +211,52 @@ def _input_adjoint(
     )
 
 
-def _kernel_adjoint(
+def _run_kernel(
     ct: Any,
     x: Any,
-    y_aval: Aval,
     *,
+    shape: Shape,
     stride: Steps,
     padding: Pads,
     dilation: Steps,
     input_dilation: Steps,
     groups: int,
 ) -> Any:
-    if (
-        ct.__class__ is np.ndarray
-        and x.__class__ is np.ndarray
-        and ct.dtype == x.dtype == y_aval.dtype
-        and ct.size
-        and y_aval.size
-        and _suits(x, ct, ct.shape, input_dilation)
-    ):
-        return backend("windows").convolve_kernel(ct, x, y_aval.shape, stride, padding, dilation, groups)
-    pads = []
+    if ct.dtype == x.dtype and _is_compiled(x, ct, ct, shape, input_dilation):
+        return backend("windows").convolve_kernel(ct, x, shape, stride, padding, dilation, groups)
+    space, pads = x.shape[2:], []
     for n, o, k, s, (low, _), d, u in zip(
-        x.shape[2:], ct.shape[2:], y_aval.shape[2:], stride, padding, dilation, input_dilation, strict=True
+        space, ct.shape[2:], shape[2:], stride, padding, dilation, input_dilation, strict=True
     ):
         pads.append((low, spread(k, d) - 1 + spread(o, s) - spread(n, u) - low))
-    examples = merged(swapped(split(x, 1, groups), 0, 2), 1)
-    back = conv(
-        examples,
-        swapped(ct, 0, 1),
+    examples, channels = x.shape[0], x.shape[1] // groups
+    parts = x.reshape((examples, groups, channels, *space)).swapaxes(0, 2)
+    back = _run(
+        parts.reshape((channels, groups * examples, *space)),
+        ct.swapaxes(0, 1),
         stride=dilation,
         padding=tuple(pads),
         dilation=stride,
         input_dilation=input_dilation,
         groups=groups,
     )
-    return swapped(back, 0, 1)
+    return back.swapaxes(0, 1)
+
+
+def _is_compiled(x: Any, y: Any, ct: Any, shape: Shape, input_dilation: Steps) -> bool:
+    return (
+        x.__class__ is y.__class__ is np.ndarray
+        and bool(x.size and y.size and math.prod(shape))
+        and _suits(x, y, ct.shape if x is not ct else shape, input_dilation)
+    )
+
+
+def _with_respect_to_input(ct: Any, y: Any, x_aval: Aval, **params: Any) -> Any:
+    return conv_input(ct, y, shape=x_aval.shape, **params)
+
+
+def _with_respect_to_kernel(ct: Any, x: Any, y_aval: Aval, **params: Any) -> Any:
+    return bind("conv_kernel", ct, x, shape=y_aval.shape, **params)
 
 
 def _batch(mapped: tuple[bool, ...], x: Any, w: Any, **params: Any) -> Any:
@@ -266,6 +273,22 @@ def _batch(mapped: tuple[bool, ...], x: Any, w: Any, **params: Any) -> Any:
     examples = merged(swapped(x, 0, 1), 1)  # N, size C
     out = conv(examples, merged(w, 0), groups=size * groups, **params)
     return swapped(reshape(out, (x.shape[1], size, channels, *out.shape[2:])), 0, 1)
+
+
+def _batch_adjoint(
+    name: str, mapped: tuple[bool, ...], ct: Any, y: Any, *, shape: Shape, groups: int, **params: Any
+) -> Any:
+    size = (ct if mapped[0] else y).shape[0]
+    if name == "conv_input" and not mapped[1]:  # more examples
+        out = bind(name, merged(ct, 0), y, shape=(size * shape[0], *shape[1:]), groups=groups, **params)
+        return split(out, 0, size)
+    ct, y = (v if m else broadcast_to(v, (size, *v.shape)) for v, m in zip((ct, y), mapped, strict=True))
+    ct, params = merged(swapped(ct, 0, 1), 1), {"groups": size * groups, **params}  # more groups of channels
+    if name == "conv_kernel":
+        y = merged(swapped(y, 0, 1), 1)
+        return split(bind(name, ct, y, shape=(size * shape[0], *shape[1:]), **params), 0, size)
+    out = bind(name, ct, merged(y, 0), shape=(shape[0], size * shape[1], *shape[2:]), **params)
+    return swapped(split(out, 1, size), 0, 1)
 
 
 def are_pads(v: Any, _: Any) -> bool:
@@ -302,29 +325,66 @@ def _work(x: Aval, w: Aval, *, padding: Pads, input_dilation: Steps, **p: Any) -
     return wide + columns
 
 
+def _operands(name: str, ct: Aval, other: Aval, shape: Shape) -> tuple[Aval, Aval]:
+    """Return input and kernel of the convolution of which `name` is an adjoint."""
+    own = Aval(shape, np.result_type(ct.dtype, other.dtype))
+    return (own, other) if name == "conv_input" else (other, own)
+
+
+def _pulls_back(name: str, ct: Aval, other: Aval, *, shape: Shape, **p: Any) -> bool:
+    operands = _operands(name, ct, other, shape)
+    return _convolves(*operands, **p) and _shape(*operands, **p).shape == ct.shape
+
+
+_PARAMS = {
+    "stride": are_steps,
+    "padding": are_pads,
+    "dilation": are_steps,
+    "input_dilation": are_steps,
+    "groups": is_count,
+}
 register(
     Primitive(
         "conv",
         run=_run,
-        vjp=by_argument(
-            _input_adjoint,
-            _kernel_adjoint,
-            transpose=MULTILINEAR,
-        ),
+        vjp=by_argument(_with_respect_to_input, _with_respect_to_kernel, transpose=MULTILINEAR),
         shape=_shape,
         batch=_batch,
         costly=True,
         traits={PRODUCT},
-        stored=Stored(
-            {
-                "stride": are_steps,
-                "padding": are_pads,
-                "dilation": are_steps,
-                "input_dilation": are_steps,
-                "groups": is_count,
-            },
-            fits=_convolves,
-            work=_work,
-        ),
+        stored=Stored(_PARAMS, fits=_convolves, work=_work),
     )
+)
+
+
+def _declare_adjoint(name: str, run: Rule, *rules: Rule) -> None:
+    register(
+        Primitive(
+            name,
+            run=run,
+            vjp=by_argument(*rules, transpose=MULTILINEAR),
+            shape=lambda ct, other, *, shape, **_: Aval(shape, np.result_type(ct.dtype, other.dtype)),
+            batch=functools.partial(_batch_adjoint, name),
+            costly=True,
+            traits={PRODUCT},
+            stored=Stored(
+                {"shape": is_shape, **_PARAMS},
+                fits=functools.partial(_pulls_back, name),
+                work=lambda ct, other, *, shape, **p: _work(*_operands(name, ct, other, shape), **p),
+            ),
+        )
+    )
+
+
+_declare_adjoint(
+    "conv_input",  # (cotangent of a convolution, its kernel) -> cotangent of its input, of `shape`
+    _run_input,
+    lambda ct, y, *, shape, **params: bind("conv", ct, y, **params),
+    lambda ct, x, y_aval, *, shape, **params: bind("conv_kernel", x, ct, shape=y_aval.shape, **params),
+)
+_declare_adjoint(
+    "conv_kernel",  # (cotangent of a convolution, its input) -> cotangent of its kernel, of `shape`
+    _run_kernel,
+    lambda ct, y, *, shape, **params: bind("conv", y, ct, **params),
+    lambda ct, x, y_aval, *, shape, **params: conv_input(x, ct, shape=y_aval.shape, **params),
 )
