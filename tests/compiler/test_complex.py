@@ -14,6 +14,7 @@ import fgrad as fg
 import fgrad.numpy as fnp
 from fgrad.compat import numpy as layout
 from fgrad.compiler.plan import Python
+from fgrad.core.primitive import PRIMITIVES
 
 SPECIAL = [0.0, -0.0, 1.0, -1.5, 0.3, 800.0, np.inf, -np.inf, np.nan]
 NUMBERS = np.array([complex(a, b) for a, b in itertools.product(SPECIAL, SPECIAL)])
@@ -322,6 +323,30 @@ def test_mixed_dtypes(dtype: str) -> None:
     with np.errstate(all="ignore"):
         for found, expected in zip(j(x), f(np, x), strict=True):
             agree(found, expected)
+
+
+OTHERS = [
+    *(NUMBERS.imag > 0, np.arange(len(NUMBERS)) % 3, NUMBERS.real.astype("f")),
+    *(NUMBERS[::-1], NUMBERS[::-1].astype("F"), True, 2, 2.5, 1j, np.float32(2), np.int8(0)),
+]
+UFUNCS = {p.run.__name__: p.run for p in PRIMITIVES.values() if isinstance(p.run, np.ufunc)}
+BINARY = sorted(
+    k for k, u in UFUNCS.items() if u.nin == 2 and not u.signature and any("D" in t for t in u.types)
+)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", BINARY)
+def test_beside_operands_of_other_kinds(name: str, dtype: Any) -> None:
+    ufunc, x, cases = UFUNCS[name], NUMBERS.astype(dtype), list(itertools.product(OTHERS, (True, False)))
+    compute = lambda x: [ufunc(x, y) if first else ufunc(y, x) for y, first in cases]
+    near = 1e-5 if dtype is np.complex64 else 1e-12
+    with np.errstate(all="ignore"):
+        for found, expected in zip(fg.jit(compute)(x), compute(x), strict=True):
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+            usual = np.isfinite(expected)
+            np.testing.assert_allclose(found[usual], expected[usual], rtol=near, atol=near)
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (1, 1), (2, 0, 3), (17,)])

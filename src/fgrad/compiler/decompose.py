@@ -171,8 +171,10 @@ class _Writer(Operations):
         if not all(map(holds, dtypes, args)):
             return e
         taken = list(zip(args, avals, dtypes, strict=False))
-        if any(isinstance(a, Var) and d.kind == "c" and aval.dtype != d for a, aval, d in taken):
-            return e
+        if any(
+            isinstance(a, Var) and "c" in aval.dtype.kind + d.kind and aval.dtype != d for a, aval, d in taken
+        ):
+            return e  # pairs are converted as pairs alone
         operands, given = [], []
         for a, aval, d in taken:
             x = a if isinstance(a, Var) and aval.dtype == d else self.typed(a, d)

@@ -252,6 +252,11 @@ def _logical_or(x: Number, y: Number) -> Real:
     return truth(*x) | truth(*y)
 
 
+@formula("logical_xor")
+def _logical_xor(x: Number, y: Number) -> Real:
+    return truth(*x).to("logical_xor", truth(*y))
+
+
 # ---- elementary functions -------------------------------------------------------------------------
 
 
