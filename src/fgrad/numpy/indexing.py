@@ -106,20 +106,20 @@ def getitem(x: Any, index: Any) -> Any:
     if index.__class__ is tuple:
         for part in index:
             if part.__class__ is Tensor or part.__class__ is tuple:
-                index = _plain_index(index)
+                index = plain_index(index)
                 break
     elif index.__class__ is Tensor:
         found = masked_selection(x, index)
         if found is not None:
             return found
-        index = _plain_index(index)
+        index = plain_index(index)
     return indexing.getitem(x, index, sliced)
 
 
-def _plain_index(index: Any) -> Any:
+def plain_index(index: Any) -> Any:
     """Return an index without Tensors of no axes where NumPy wants integers."""
     if isinstance(index, tuple):
-        return tuple(map(_plain_index, index))
+        return tuple(map(plain_index, index))
     if isinstance(index, Tensor) and not index.shape and index.dtype.kind in "iu":
         value = index._value
         return index if isinstance(value, Tracer) else int(value)
@@ -152,7 +152,7 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
         chosen = linear.reshape(mask, (*mask.shape, *[1] * (x.ndim - mask.ndim)))
         new = bind("where", chosen, value, x)  # is the same, and asks for no value of the mask
     else:
-        new = indexing.setitem(x, _plain_index(index), value)
+        new = indexing.setitem(x, plain_index(index), value)
     rebind(x, new)
 
 

@@ -25,11 +25,11 @@ from fgrad.core.trace import Tracer
 from fgrad.core.views import rebind, unordered
 from fgrad.numpy import reductions
 from fgrad.numpy.arrays import as_value, next_to, together
-from fgrad.numpy.indexing import getitem
+from fgrad.numpy.indexing import getitem, plain_index
 from fgrad.numpy.registry import stored
 from fgrad.numpy.shapes import concatenate, moveaxis
 from fgrad.ops import linear
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indexing import HOLE, scattered
 
 _LN2 = float(np.log(2))
 
@@ -281,19 +281,24 @@ def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
         rebind(a, wrap(new))
         return
     _at(ufunc, np.ones(1, a.dtype), 0, tuple(np.ones((), v.dtype) for v in operands))  # raises what is due
-    places = np.arange(a.size).reshape(a.shape)
-    places = places[index] if known else getitem(Tensor(places), index)
-    shape, places = places.shape, places.reshape(-1)
-    flat = linear.reshape(a, (a.size,))
-    if ufunc.nin == 1:
-        new = _repeated(ufunc, flat, places)
-    else:
+    value = None
+    if ufunc.nin == 2:
         (value,) = operands
         if ufunc is np.ldexp:  # by a factor of the dtype of the others
             ufunc, value = np.multiply, NUMPY[ufunc](np.ones((), a.dtype), value)
         loop = ufunc.resolve_dtypes((a.dtype, value.dtype, None))[-1]
         if loop.kind == "b" or loop == a.dtype or (loop.kind == a.dtype.kind and loop.kind in "fc"):
             value = linear.convert(value, a.dtype)
+        if ufunc in _SUMS and value.dtype == a.dtype:
+            rebind(a, NUMPY[ufunc](a, scattered(value, a, plain_index(index))))
+            return
+    places = np.arange(a.size).reshape(a.shape)
+    places = places[index] if known else getitem(Tensor(places), index)
+    shape, places = places.shape, places.reshape(-1)
+    flat = linear.reshape(a, (a.size,))
+    if value is None:
+        new = _repeated(ufunc, flat, places)
+    else:
         if np.broadcast_shapes(value.shape, shape) != shape:
             raise ValueError(f"array is not broadcastable to correct shape: {value.shape} to {shape}")
         value = linear.reshape(linear.broadcast_to(value, shape), (places.size,))
@@ -302,9 +307,6 @@ def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
             new = _converted_each_time(ufunc, flat, places, value)
         elif _primitive_of(ufunc).flat:
             new = _stepped(ufunc, flat, places, value)
-        elif ufunc in {np.add, np.subtract}:
-            total = bind("scatter_add", value, places, template=(HOLE,), shape=(a.size,))
-            new = NUMPY[ufunc](flat, total)
         else:
             new = _folded(ufunc, flat, places, value)
     rebind(a, linear.reshape(linear.convert(new, a.dtype), a.shape))

@@ -144,6 +144,23 @@ def setitem(x: Any, index: Any, value: Any) -> Any:
     return bind(name, x, value, *arrays, **params)
 
 
+def scattered(value: Any, x: Any, index: Any) -> Any:
+    """Return zeros like `x` with `value` added at `index`: to elements that are named twice, both.
+
+    Raises:
+        ValueError: `value` does not broadcast to the shape of `x[index]`.
+    """
+    template, arrays = split_index(x, index)
+    by_arrays = arrays or _has_truth(template)
+    shape = gathered(x.shape, arrays, template) if by_arrays else _indexed(x.shape, template)
+    if np.broadcast_shapes(value.shape, shape) != shape:
+        raise ValueError(f"array is not broadcastable to correct shape: {value.shape} to {shape}")
+    value = broadcast_to(value, shape)
+    if by_arrays:
+        return bind("scatter_add", value, *arrays, template=template, shape=x.shape)
+    return bind("unslice", value, shape=x.shape, index=template)
+
+
 def _has_truth(template: Index) -> bool:
     return bool in [part.__class__ for part in template]
 
