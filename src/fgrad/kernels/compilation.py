@@ -7,7 +7,7 @@ import gc
 import mmap
 import sys
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Thread, stack_size
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from fgrad import config, locks
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 LEAST = 2**24  # bytes that LLVM takes for little code
 EXPANSION = 320  # for each byte of a text in its language
 COPIES = 8  # for each byte of an object file
+STACK = 2**24  # bytes of a thread in which LLVM recurs: not less than usual ones of main threads
 SIGNATURES: dict[str, tuple[tuple[str, ...], str]] = {
     # by name: the kinds of the parameters and of the result
     "kernel": (("int64*", "int64*", "uint64", "uint64"), "void"),
@@ -112,13 +113,17 @@ class Crew(Block):
 
     def __enter__(self) -> Self:
         """Begin, be it with fewer threads than were asked for, or none."""
-        with suppress(RuntimeError):  # the system has no more
-            for _ in range(self._count):
-                thread = Thread(
-                    target=_work, args=(self._drafts, self._made), name="fgrad compiler", daemon=True
-                )
-                thread.start()
-                self._threads.append(thread)
+        usual = stack_size(STACK)
+        try:
+            with suppress(RuntimeError):  # the system has no more
+                for _ in range(self._count):
+                    thread = Thread(
+                        target=_work, args=(self._drafts, self._made), name="fgrad compiler", daemon=True
+                    )
+                    thread.start()
+                    self._threads.append(thread)
+        finally:
+            stack_size(usual)
         return self
 
     def undo(self, _: None) -> None:
