@@ -18,6 +18,7 @@ from tests.numpy.cases import integers, kinds, refuses, truths, values
 
 import fgrad as fg
 import fgrad.numpy as fnp
+from fgrad.core.primitive import MEDIUM
 from fgrad.testing import check_grads
 
 BINARY = sorted(
@@ -270,6 +271,43 @@ def test_at_many_repetitions():
             np.testing.assert_allclose(gv, v / wanted[places])
         if name == "minimum":
             np.testing.assert_allclose(gx.sum() + gv.sum(), 2000)
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("name", ["add", "subtract"])
+def test_sums_of_many_rows(name, dtype):
+    rng, at = np.random.default_rng(0), getattr(np, name).at
+    x, v = (rng.normal(size=(n, 16)).astype(dtype) for n in (50, MEDIUM))
+    places = rng.integers(-50, 50, MEDIUM)
+    wanted = x.copy()
+    at(wanted, places, v)
+
+    def done(x, v, places):
+        y = x * 1
+        at(y, places, v)
+        return y
+
+    t = fg.tensor(x)
+    at(t, places, v)
+    np.testing.assert_array_equal(t.numpy(), wanted)
+    tolerance = {"rtol": 1e-4, "atol": 1e-4} if dtype == "f" else {"rtol": 1e-12, "atol": 1e-12}
+    for f in (done, fg.jit(done)):
+        y, back = fg.vjp(lambda x, v, f=f: f(x, v, places), x, v)
+        np.testing.assert_allclose(y, wanted, **tolerance)
+        gx, gv = back(x)
+        np.testing.assert_array_equal(gx, x)
+        np.testing.assert_array_equal(gv, x[places] if name == "add" else -x[places])
+
+
+def test_sums_of_rows_say_what_numpy_says():
+    t, v = fg.tensor(np.ones((50, 16))), np.ones((MEDIUM, 16))
+    places = np.arange(MEDIUM) % 50
+    places[7] = 50
+    with pytest.raises(IndexError, match="50"):
+        np.add.at(t, places, v)
+    np.testing.assert_array_equal(t.numpy(), 1)
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        np.add.at(t, places % 50, v * 1e308)
 
 
 def test_at_refuses_what_numpy_refuses():

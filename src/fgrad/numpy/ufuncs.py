@@ -29,7 +29,7 @@ from fgrad.numpy.indexing import getitem, plain_index
 from fgrad.numpy.registry import stored
 from fgrad.numpy.shapes import concatenate, moveaxis
 from fgrad.ops import linear
-from fgrad.ops.indexing import HOLE, scattered
+from fgrad.ops.indexing import HOLE, scattered, with_rows_added
 
 _LN2 = float(np.log(2))
 
@@ -276,8 +276,11 @@ def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
         return
     at_once = ufunc in (_SUMS if a.dtype.kind == "c" else _ATOMIC)
     if known and not _followed(a, *operands) and (at_once or _is_numpys(a, *operands)):
-        new = copied(a._value)
-        _at(ufunc, new, index, operands)
+        adds = ufunc is np.add and operands
+        new = with_rows_added(a._value, _value(operands[0]), index) if adds else None
+        if new is None:
+            new = copied(a._value)
+            _at(ufunc, new, index, operands)
         rebind(a, wrap(new))
         return
     _at(ufunc, np.ones(1, a.dtype), 0, tuple(np.ones((), v.dtype) for v in operands))  # raises what is due

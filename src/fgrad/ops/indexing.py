@@ -33,7 +33,7 @@ from fgrad.core.snapshot import compact
 from fgrad.core.stored import Stored, is_axis, is_flag, is_part, is_shape
 from fgrad.core.tensor import Tensor, apply_primitive, bind
 from fgrad.core.trace import Tracer
-from fgrad.ops.compiled import FLOATS, backend, launched, launches
+from fgrad.ops.compiled import FLOATS, backend, is_finite, launched, launches
 from fgrad.ops.devices import to_device
 from fgrad.ops.linear import broadcast_to, linear, reshape, sum_to, transpose, with_rank
 
@@ -668,6 +668,17 @@ def _run_scatter_add(ct: Any, *arrays: Any, template: Index, shape: Shape, uniqu
     elif not _are_rows_added(out, ct, arrays, template):
         np.add.at(out, filled(template, arrays), ct)
     return out
+
+
+def with_rows_added(x: Any, value: Any, index: Any) -> Any | None:
+    """Return a copy of a plain array with `value` added at `index`, as `np.add.at` does, by compiled code.
+
+    None where that does not know the case, or NumPy may have something to say.
+    """
+    if not (x.__class__ is index.__class__ is value.__class__ is np.ndarray and x.flags.c_contiguous):
+        return None
+    out = x.copy()
+    return out if _are_rows_added(out, value, (index,), _HOLES[1]) and is_finite(out) else None
 
 
 def _are_rows_added(out: Any, ct: Any, arrays: Any, template: Index) -> bool:

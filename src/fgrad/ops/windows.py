@@ -131,7 +131,7 @@ def _run(
     if not math.prod(shape) or not w.size:
         return near(x).zeros(shape, dtype)
     x, w = x.astype(dtype, copy=False), w.astype(dtype, copy=False)
-    if x.__class__ is np.ndarray and _suits(x, w, shape, input_dilation):
+    if _suits(x, w, shape, input_dilation):
         return backend("windows").convolve(x, w, stride, padding, dilation, groups, shape)
     x = padded(x, padding, input_dilation)
     n, channels = x.shape[0], x.shape[1] // groups
@@ -142,13 +142,16 @@ def _run(
     return np.matmul(kernel, columns).reshape(shape)
 
 
-def _suits(x: Any, w: Any, out: Shape, input_dilation: Steps) -> bool:
-    """Return whether compiled code is worth it and knows the case: two axes, or one."""
+def _suits(x: Any, y: Any, out: Shape, input_dilation: Steps) -> bool:
+    """Return whether compiled code is worth it and knows the case: arrays of two axes of space, or one."""
     return (
-        x.size + math.prod(out) >= LARGE
+        x.__class__ is y.__class__ is np.ndarray
+        and x.size + math.prod(out) >= LARGE
+        and x.dtype == y.dtype
         and x.dtype in FLOATS
         and len(out) in {3, 4}
         and all(u == 1 for u in input_dilation)
+        and x.size > 0 < y.size
     )
 
 
@@ -189,7 +192,7 @@ def _run_input(
     input_dilation: Steps,
     groups: int,
 ) -> Any:
-    if ct.dtype == w.dtype and _is_compiled(ct, w, ct, shape, input_dilation):
+    if math.prod(shape) and _suits(ct, w, shape, input_dilation):
         return backend("windows").convolve_back(ct, w, shape, stride, padding, dilation, groups)
     window, pads = w.shape[2:], []
     for n, o, k, s, (low, _), d, u in zip(
@@ -222,7 +225,7 @@ def _run_kernel(
     input_dilation: Steps,
     groups: int,
 ) -> Any:
-    if ct.dtype == x.dtype and _is_compiled(x, ct, ct, shape, input_dilation):
+    if math.prod(shape) and _suits(x, ct, ct.shape, input_dilation):
         return backend("windows").convolve_kernel(ct, x, shape, stride, padding, dilation, groups)
     space, pads = x.shape[2:], []
     for n, o, k, s, (low, _), d, u in zip(
@@ -241,14 +244,6 @@ def _run_kernel(
         groups=groups,
     )
     return back.swapaxes(0, 1)
-
-
-def _is_compiled(x: Any, y: Any, ct: Any, shape: Shape, input_dilation: Steps) -> bool:
-    return (
-        x.__class__ is y.__class__ is np.ndarray
-        and bool(x.size and y.size and math.prod(shape))
-        and _suits(x, y, ct.shape if x is not ct else shape, input_dilation)
-    )
 
 
 def _with_respect_to_input(ct: Any, y: Any, x_aval: Aval, **params: Any) -> Any:
