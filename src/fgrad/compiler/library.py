@@ -27,7 +27,7 @@ it is an iteration over whole arrays: elliptic_moment polygamma spherical modifi
 NumPy transforms these lengths or dtypes: rfft irfft
 LAPACK computes it of larger matrices, and of complex ones: cholesky cofactor det slogdet solve_triangular
 NumPy computes it of complex numbers: float_power put_part max min nanmax nanmin prod
-eager mode's kernel computes it: convolve conv max_pool window_sum window_spread
+eager mode's kernel computes it: convolve conv conv_input conv_kernel max_pool window_sum window_spread
 NumPy sorts, and searches in what is empty: argsort argpartition rank search
 of several writes to a place the last one counts: put winners representative
 it draws random numbers: threefry draw
