@@ -212,7 +212,8 @@ def test_many_threads_at_once(loop, started):
 
 
 PROGRAM = f"""
-import os, sys, threading
+import faulthandler, os, sys, threading
+faulthandler.dump_traceback_later(100, exit=True)  # says where it hangs
 import numpy as np
 from fgrad.kernels import pool, threads
 from fgrad.kernels.functions import compiled
