@@ -1,4 +1,5 @@
 import itertools
+import re
 import subprocess
 import sys
 import threading
@@ -150,3 +151,20 @@ def test_who_is_interrupted_waits_for_llvm_alone(monkeypatch):
         raise KeyboardInterrupt
     assert len(begun) == len(done) < len(TEXTS)
     assert not compilers()
+
+
+def test_turns_of_a_loop_are_not_written_out_where_nobody_knows_how_many_there_are():
+    text = """
+def kernel(slots, args, lo, hi):
+    x, step = float64_at(slots, args, 0), np.uintp(args[1])
+    for i in range({}):
+        x[i * step] = math.sqrt(x[i * step * step])
+"""
+
+    def roots(bounds):
+        written = compilation.assembly(text.format(bounds), "kernel", "x")
+        made = str(compilation.optimised(written, compilation.target_machine()))
+        return len(re.findall(r"= .*double @llvm\.sqrt\.f64\(", made))
+
+    assert roots("lo, hi") == 1
+    assert roots("np.uintp(3)") == 3
