@@ -322,6 +322,20 @@ def test_equal_steps_share_their_kernels():
     assert kernels(steps(8), h, w) == kernels(steps(16), h, w)
 
 
+def test_components_of_an_array_share_a_kernel():
+    def pick(*k: int) -> Any:
+        return executable(lambda x: np.exp(x[:, k[0]]) * x[::-1, k[1]], np.ones((90, 6)))._plan.kernels[0]
+
+    assert pick(1, 2).text == pick(4, 5).text != pick(4, 4).text
+    assert (
+        len(pick(1, 2).numbers) == len(pick(0, 1).numbers) + 1
+    )  # where nothing lies before, nothing is added
+    x = RNG.standard_normal((90, 6))
+    for k in range(6):
+        found = fg.jit(lambda x, k=k: np.exp(x[:, k]) * x[::-1, 2])(x)
+        np.testing.assert_allclose(found, np.exp(x[:, k]) * x[::-1, 2], rtol=1e-14)
+
+
 def test_costs_are_counted():
     cost = fg.jit(lambda x: np.sum(np.exp(x) + 2)).lower(np.ones(1000)).cost()
     assert cost.kernels == 1

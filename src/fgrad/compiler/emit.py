@@ -128,6 +128,7 @@ class _Loops(Writer):
         self.numbers: list[int] = []
         self.names: dict[Any, str] = {}
         self.literals: set[int] = set()
+        self.starts: dict[Any, int] = {}
 
     def kernel(self) -> Kernel:
         """Return the kernel of what is in the builder."""
@@ -137,6 +138,7 @@ class _Loops(Writer):
         for i, item in enumerate(base.body):
             if isinstance(item, Loop):
                 base.body[i] = self._merged(item)
+        self._find_starts(base)
         lines, count = self._outermost(base)
         head = []
         for x, k in self.buffers.items():
@@ -161,6 +163,16 @@ class _Loops(Writer):
             tuple(self.parts),
             total,
         )
+
+    def _find_starts(self, base: Loop) -> None:
+        """Find the least place of each buffer: an argument, so that a kernel serves all parts of it."""
+        for place in _places(base):
+            if not isinstance(place.buffer, Part):
+                buffer, first = self._buffer_of(place), max(0, place.at.const)
+                self.starts[buffer] = min(first, self.starts.get(buffer, first))
+
+    def _buffer_of(self, place: Place) -> Any:
+        return self.shared.get(place.buffer, place.buffer)
 
     def _outermost(self, base: Loop) -> tuple[list[str], int]:
         """Return the lines of all loops, the outermost from `lo` to `hi`, and how many turns it has."""
@@ -242,9 +254,9 @@ class _Loops(Writer):
         if isinstance(part, str):
             return part
         if isinstance(part, Place):
-            shared = self.shared
-            k = self.buffers.setdefault(shared.get(part.buffer, part.buffer), len(self.buffers))
-            offset = self._sum(part.at, k, _row(part.buffer))
+            buffer = self._buffer_of(part)
+            k = self.buffers.setdefault(buffer, len(self.buffers))
+            offset = self._sum(part.at, k, _row(part.buffer), self.starts.get(buffer, 0))
             if isinstance(part.buffer, Part):
                 size = self._number(("count", k), part.buffer.count)
                 own = "block" if size == "U1" else f"block * {size}"
@@ -254,8 +266,15 @@ class _Loops(Writer):
             return f"np.int64({self._number(('bound', len(self.names)), part.number)})"
         return self._signed(part)
 
-    def _sum(self, at: Index, buffer: int, row: int) -> str:
-        """Return a place as text; within a short row it is literal, so that LLVM can tell places apart."""
+    def _sum(self, at: Index, buffer: int, row: int, start: int) -> str:
+        """Return a place as text; within a short row it is literal, so that LLVM can tell places apart.
+
+        Args:
+            at: the place.
+            buffer: its number.
+            row: how many elements a row has.
+            start: where the first of all places in the buffer is.
+        """
         added: list[str] = []
         taken: list[str] = []
         for loop, c in at.terms:
@@ -265,9 +284,12 @@ class _Loops(Writer):
             )
             counter = self._counter(loop)
             (taken if c < 0 else added).append(counter if number == "U1" else f"{counter} * {number}")
-        if at.const or not at.terms:
-            above, rest = divmod(abs(at.const), row)
-            into = taken if at.const < 0 else added
+        if start:
+            added.append(self._argument(("start", buffer), start))
+        const = at.const - start
+        if const or not (added or taken):
+            above, rest = divmod(abs(const), row)
+            into = taken if const < 0 else added
             if above:
                 into.append(self._argument(("offset", buffer, above * row), above * row))
             if rest or not above:
