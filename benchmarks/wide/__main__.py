@@ -77,26 +77,24 @@ def measured(program: Program, libraries: dict[str, Any], seconds: float, *, sma
     return {"seconds": fastest(runs, seconds) if runs and seconds else {}, "notes": notes}
 
 
-def resident(field: str) -> int:
-    """Return a number of bytes from what the kernel tells about this process."""
+def peak() -> int:
+    """Return the most bytes that this process has held at a time, with its libraries."""
     for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field):
+        if line.startswith("VmHWM"):
             return int(line.split()[1]) * 1024
-    raise KeyError(field)
+    raise KeyError("VmHWM")
 
 
 def first_call(name: str, peer: str, *, small: bool) -> dict[str, float]:
-    """Return the seconds of the first call, and the bytes at the peak of three above those before it."""
+    """Return the seconds of the first call, and the bytes at the peak of a process that makes three."""
     program = PROGRAMS[name]
     library, arguments = LIBRARIES[peer](), program.arguments(small=small)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
-    before = resident("VmRSS")
     start = perf_counter()
     run = library.run(program, arguments)
     run()
     seconds = perf_counter() - start
     run(), run()
-    return {"first": seconds, "memory": max(resident("VmHWM") - before, 1)}
+    return {"first": seconds, "memory": peak()}
 
 
 def in_process(name: str, peer: str, *, small: bool) -> dict[str, float]:
