@@ -136,8 +136,8 @@ class TestCache:
         assert machine_code.startswith(b"\x7fELF") == (sys.platform == "linux")
 
     def test_several(self, folder):
-        texts = [TEXT.format(n) for n in (1, 2, 1)]
-        first, second, third = native.compiled_all(texts)
+        keys = [(TEXT.format(n), "kernel") for n in (1, 2, 1)]
+        first, second, third = native.compiled_all(keys)
         assert first is third
         check(first, 1)
         check(second, 2)

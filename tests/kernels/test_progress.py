@@ -86,7 +86,7 @@ def test_compiling_a_function_names_it(clock, capsys, monkeypatch):
         return kept(text, signature, made)
 
     monkeypatch.setattr(native, "_kept", patient)
-    monkeypatch.setattr(native, "_is_there", lambda text: False)
+    monkeypatch.setattr(native, "_is_there", lambda key: False)
     fg.jit(slow).lower(np.ones((40, 50))).compile()
     err = capsys.readouterr().err
     count = len(dict.fromkeys(numbers))
@@ -98,16 +98,15 @@ def test_compiling_a_function_names_it(clock, capsys, monkeypatch):
 
 def test_what_is_there_is_not_compiled(clock, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("FGRAD_CACHE_DIR", str(tmp_path))
-    texts = [
-        f"def kernel(slots, args, lo, hi):\n    float64_at(slots, args, 0)[0] = {n}.5\n" for n in range(3)
-    ]
+    text = "def kernel(slots, args, lo, hi):\n    float64_at(slots, args, 0)[0] = {}.5\n"
+    keys = [(text.format(n), "kernel") for n in range(3)]
     monkeypatch.setattr(native, "_kernels", {})
-    made = native.compiled_all([*texts, texts[0]])
+    made = native.compiled_all([*keys, keys[0]])
     assert made[0] is made[3]
     assert len(set(made)) == 3
     seen = []
     monkeypatch.setattr(progress, "each", lambda do, items, what: seen.append((items, what)))
-    assert native.compiled_all(texts, "f") == made[:3]
+    assert native.compiled_all(keys, "f") == made[:3]
     native._kernels.clear()
-    native.compiled_all(texts, "f")
+    native.compiled_all(keys, "f")
     assert seen == [([], "compiling 0 kernels of f")] * 2

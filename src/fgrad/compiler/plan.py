@@ -27,7 +27,7 @@ from fgrad.compiler.pairs import in_pairs, is_pair
 from fgrad.core import control_flow
 from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Program, Var, aval_out
-from fgrad.kernels import native, stacks, vm
+from fgrad.kernels import entry, native, stacks, vm
 
 ALIGN = 64  # bytes: a cache line
 LARGE = 65536  # elements times operations of a kernel that threads share, at least
@@ -137,7 +137,7 @@ class Plan(layout.Slots):
         self._speak_of(program)
         self.size = self.block.size
         self.results = [self.block.known[y] if isinstance(y, Var) else None for y in results]
-        vm.compiled_all((k.text for k in self.kernels), name)
+        native.compiled_all([*entry.runtime(), *((k.text, "kernel") for k in self.kernels)], name)
         self.table = vm.Assembler()
         self.work = 0
         self.marks: list[Mark] = []

@@ -23,12 +23,15 @@ LEAST = 2**24  # bytes that LLVM takes for little code
 EXPANSION = 320  # for each byte of a text in its language
 COPIES = 8  # for each byte of an object file
 STACK = 2**24  # bytes of a thread in which LLVM recurs: not less than usual ones of main threads
+_KERNEL = ("int64*", "int64*", "uint64", "uint64"), "void"
 SIGNATURES: dict[str, tuple[tuple[str, ...], str]] = {
     # by name: the kinds of the parameters and of the result
-    "kernel": (("int64*", "int64*", "uint64", "uint64"), "void"),
+    "kernel": _KERNEL,
+    "interpreter": _KERNEL,  # of bytecode
     "entry": (("int64*", "int64*", "int64"), "int64"),  # of the function that Python calls
-    "function": (("int64*", "int64*", "uint64", "uint64"), "void"),  # of what `functions` calls
+    "function": _KERNEL,  # of what `functions` calls
 }
+BRANCHING = {"interpreter", "entry"}  # code that gains nothing from most of LLVM's passes
 
 
 class Code(NamedTuple):
@@ -176,7 +179,7 @@ def _drafted(text: str, signature: str) -> _Draft:
     written = assembly(text, signature, symbol)
     demand_memory(len(written) * EXPANSION)
     machine = target_machine()
-    return _Draft(text, symbol, len(written), _parsed(written, machine), machine, signature != "entry")
+    return _Draft(text, symbol, len(written), _parsed(written, machine), machine, signature not in BRANCHING)
 
 
 def _machine_code(draft: _Draft) -> bytes:
@@ -223,8 +226,8 @@ def optimised(written: str, machine: Any, *, thorough: bool = True) -> Any:
     Args:
         written: the text.
         machine: what it is for.
-        thorough: run all of LLVM's passes, not only those that tidy up: an entry, which branches and calls,
-            gains nothing from the others.
+        thorough: run all of LLVM's passes, not only those that tidy up: code that branches and calls gains
+            nothing from the others.
     """
     module = _parsed(written, machine)
     _improve(module, thorough=thorough)

@@ -119,6 +119,16 @@ def kernel(this, args, count):
 )
 
 
+KEY: native.Key = (_TEXT, "entry")
+
+
+def runtime() -> list[native.Key]:
+    """Return what every program needs besides its own kernels, as of `native.compiled_all`."""
+    if native.interpreted():
+        return []
+    return [vm.KEY, KEY] if is_available() else [vm.KEY]
+
+
 def is_available() -> bool:
     """Return whether machine code can take Python's objects; checks of memory are made from Python."""
     return layout.layout_is_known() and not (native.interpreted() or checks.ON)
@@ -268,5 +278,5 @@ def _built_in(this: Any) -> Callable[..., Any]:
 def _method() -> tuple[_Method, native.Kernel]:
     """Return the method that all entries share, and what keeps its code."""
     fastcall = 0x80
-    code = native.compiled(_TEXT, "entry")
+    code = native.compiled(*KEY)
     return _Method(b"entry", code.address, fastcall, None), code

@@ -62,7 +62,8 @@ class Statistics(NamedTuple):
     loaded: int
 
 
-_kernels: LRU[tuple[str, str], Kernel] = LRU()
+Key = tuple[str, str]  # a text and its signature
+_kernels: LRU[Key, Kernel] = LRU()
 _counts = {"compiled": 0, "loaded": 0}
 
 
@@ -71,8 +72,7 @@ def compiled(text: str, signature: str = "kernel") -> Kernel:
 
     Args:
         text: what the module says, as above.
-        signature: "kernel", or "entry" for a function `kernel` that Python calls (see `entry`), or
-            "function" for a text of `functions`.
+        signature: one of `compilation.SIGNATURES`.
 
     Raises:
         UntranslatableError: there is something in the text that kernels cannot say.
@@ -88,33 +88,32 @@ def compiled(text: str, signature: str = "kernel") -> Kernel:
     return kernel
 
 
-def compiled_all(texts: Iterable[str], name: str = "") -> list[Kernel]:
-    """Return the kernels of `texts`, of which as many are compiled at a time as there are threads.
+def compiled_all(keys: Iterable[Key], name: str = "") -> list[Kernel]:
+    """Return the kernels of `keys`, of which as many are compiled at a time as there are threads.
 
     Args:
-        texts: as of `compiled`.
+        keys: arguments of `compiled`.
         name: of the program that needs them, to be shown where it takes long.
     """
-    texts = list(texts)
-    missing = [text for text in dict.fromkeys(texts) if not _is_there(text)]
-    missing.sort(key=len, reverse=True)  # so that none is left over at the end that takes long
+    keys = list(keys)
+    missing = [key for key in dict.fromkeys(keys) if not _is_there(key)]
+    missing.sort(key=lambda key: len(key[0]), reverse=True)  # so that none is left over that takes long
     said = f"compiling {len(missing)} kernels of {name or 'a program'}"
     count = min(config.num_threads(), len(missing))
     if count < 2:
-        progress.each(compiled, missing, said)
+        progress.each(lambda key: compiled(*key), missing, said)
     else:
         with locks.making, compilation.Crew(count) as crew:
-            wholes = {_whole(text, "kernel"): text for text in missing}
-            for whole in wholes:
-                crew.give(whole, "kernel")
+            given = {_whole(*key): key for key in missing}
+            for whole, (_, signature) in given.items():
+                crew.give(whole, signature)
 
-            def keep(_: str) -> None:
+            def keep(_: Key) -> None:
                 whole, made = crew.take()
-                text = wholes[whole]
-                _kernels[text, "kernel"] = _kept(text, "kernel", made)
+                _kernels[given[whole]] = _kept(*given[whole], made)
 
             progress.each(keep, missing, said)
-    return [compiled(text) for text in texts]
+    return [compiled(*key) for key in keys]
 
 
 def python_kernel(function: Callable[..., None]) -> Kernel:
@@ -137,9 +136,8 @@ def interpreted() -> bool:
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in {"", "0"}
 
 
-def _is_there(text: str) -> bool:
+def _is_there(key: Key) -> bool:
     """Return whether a kernel takes no compiling, and have it in memory then."""
-    key = text, "kernel"
     with locks.making:
         kernel = _kernels.get(key) or _found(*key)
         if kernel is not None:

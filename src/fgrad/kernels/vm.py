@@ -10,7 +10,7 @@ cost a few nanoseconds each; a loop looks for signals every second, and ends whe
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -117,6 +117,9 @@ def kernel(slots, args, lo, hi):
             at += 8
 """
 )
+
+
+KEY: native.Key = (_TEXT, "interpreter")
 
 
 class Label:
@@ -328,18 +331,13 @@ class Assembler:
         return f"{at:5}  {text}"
 
 
-def compiled_all(texts: Iterable[str], name: str) -> None:
-    """Compile the kernels of a program, and what runs it, as `native.compiled_all` does."""
-    native.compiled_all(texts if native.interpreted() else (_TEXT, *texts), name)
-
-
 def interpreter() -> native.Kernel:
     """Return the kernel that runs tables: its `args` are the table, `lo` and `hi` the part to run.
 
     Its `function` raises what handlers of signals raise, such as KeyboardInterrupt; nothing is known of the
     buffers then.
     """
-    kernel = native.compiled(_TEXT)
+    kernel = native.compiled(*KEY)
     if not native.interpreted() and kernel.function.__class__ is not _Started:
         kernel.function = _Started(kernel.address)
     return kernel
