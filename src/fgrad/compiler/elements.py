@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad import config
 from fgrad.compiler.index import HERE, Index, linear, plus, reach, split
 from fgrad.compiler.loop_nests import Bound, Builder, Line, Place, Value
 from fgrad.core.aval import Shape, aval_of
@@ -266,14 +267,13 @@ class Elements:
         """Return the results of scalar expressions, computed in a dtype of floats."""
         self.floats.add(dtype)
         known = dict(zip(body.params, operands, strict=True))
-        for e in postorder(*body.results):
-            if e in known:
-                continue
+        codes = self.codes(dtype)
+        for e in _steps(body.results):
             if e.head == "const":
                 known[e] = self.constant(e.leaf, dtype)
                 continue
             out = BOOL if _gives_truth(e, known) else dtype
-            code = self.codes(dtype).get(e.head, ATOMS[e.head].code)
+            code = codes.get(e.head, ATOMS[e.head].code)
             parts = [known[a] for a in e.args]
             if self.mixed and dtype == FLOAT32 and _CALL.search(code):
                 parts = [self.convert(p, FLOAT64) if p.dtype == FLOAT32 else p for p in parts]
@@ -425,15 +425,28 @@ def _body(name: str) -> Body:
     return prepare(body.params, (body.result,))
 
 
+@functools.lru_cache(config.cache_entries())
+def _steps(results: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Return what is below expressions in order, without their variables."""
+    return tuple([e for e in postorder(*results) if e.head != "var"])
+
+
 def _gives_truth(e: Expr, known: dict[Expr, Value]) -> bool:
-    atom = ATOMS[e.head]
-    chosen = [a for i, a in enumerate(e.args) if i not in atom.conditions] if atom.conditions else ()
-    return atom.gives_truth or (bool(chosen) and all(known[a].dtype == BOOL for a in chosen))
+    conditions = ATOMS[e.head].conditions
+    if not conditions:
+        return _truth(e.head)
+    chosen = [a for i, a in enumerate(e.args) if i not in conditions]
+    return _truth(e.head) or (bool(chosen) and all(known[a].dtype == BOOL for a in chosen))
+
+
+@functools.cache
+def _truth(atom: str) -> bool:
+    return ATOMS[atom].gives_truth
 
 
 def result_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return what an element-wise primitive of integers or truths gives."""
-    return BOOL if name in ATOMS and ATOMS[name].gives_truth else dtype
+    return BOOL if name in ATOMS and _truth(name) else dtype
 
 
 def loop_dtypes(equation: Equation) -> list[np.dtype[Any]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
+from fgrad import config
 from fgrad.core.aval import Shape
 
 
@@ -39,7 +41,9 @@ def times(x: Index, factor: int) -> Index:
     """Return the multiple."""
     if factor == 1:
         return x
-    return Index(x.const * factor, tuple((k, c * factor) for k, c in x.terms if factor))
+    if not x.terms:
+        return Index(x.const * factor)
+    return Index(x.const * factor, tuple([(k, c * factor) for k, c in x.terms if factor]))
 
 
 def reach(ix: Index, sizes: Mapping[int, int]) -> tuple[int, int]:
@@ -49,6 +53,7 @@ def reach(ix: Index, sizes: Mapping[int, int]) -> tuple[int, int]:
     return least, ix.const + sum(c * n for c, n in steps if c > 0)
 
 
+@lru_cache(config.cache_entries())
 def strides(shape: Shape) -> tuple[int, ...]:
     """Return the strides of a C-contiguous array, in elements."""
     out, step = [], 1
@@ -62,7 +67,8 @@ def linear(indices: Sequence[Index], shape: Shape) -> Index:
     """Return the place in memory of the element at `indices`."""
     total = HERE
     for ix, step in zip(indices, strides(shape), strict=True):
-        total = plus(total, times(ix, step))
+        if ix != HERE:
+            total = plus(total, times(ix, step))
     return total
 
 

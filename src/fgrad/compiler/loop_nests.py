@@ -99,9 +99,10 @@ class Builder:
 
     def depth(self, terms: Sequence[tuple[int, int]]) -> int:
         """Return the number of scopes in which all these counters are known."""
+        if not terms:
+            return 0
         numbers = [loop.number for loop in self.chain]
-        known = (self.symbols[k].depth if k in self.symbols else numbers.index(k) for k, _ in terms)
-        return max(known, default=0)
+        return max([self.symbols[k].depth if k in self.symbols else numbers.index(k) for k, _ in terms])
 
     def merge(self, outer: int, inner: int, size: int, places: Iterable[Place]) -> bool:
         """Return whether two loops may be one: what they reach lies in one line; `size`: of the inner one."""
@@ -142,7 +143,7 @@ class Builder:
 
     def operation(self, code: str, operands: Sequence[Value], dtype: np.dtype[Any], cost: int = 1) -> Value:
         """Return the scalar `code`, in which {} stand for the operands."""
-        text = code.format(*(v.name for v in operands))
+        text = code.format(*[v.name for v in operands])
         found = self.known(text)
         if found is None:
             self.work += cost
