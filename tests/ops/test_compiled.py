@@ -469,3 +469,77 @@ def test_choices_beside_each_other_are_loops(monkeypatch):
     slope = fg.grad(lambda x: np.sqrt(np.where(x > 0, x, 0)).sum())(x)
     positive = x > 0
     np.testing.assert_allclose(slope[positive], 0.5 / np.sqrt(x[positive]), rtol=1e-15)
+
+
+@pytest.fixture
+def loops(monkeypatch):
+    """How often a compiled loop ran."""
+    calls, run = [], Elementwise.__call__
+    monkeypatch.setattr(Elementwise, "__call__", lambda *args: (calls.append(len(args)), run(*args))[1])
+    return calls
+
+
+POINTS = RNG.uniform(1, 2, (150, 3))
+MANY = RNG.uniform(1, 2, (9000, 3))
+ROWED = {
+    "pairs": (POINTS[:, None], POINTS[None]),
+    "a number for each row": (MANY, MANY[:, 1:2]),
+    "one row": (MANY[0], MANY),
+    "rows of rows": (POINTS[:, None, ::-1], POINTS),
+    "other order": (np.asfortranarray(MANY), MANY[:, :1]),
+    "axes of length one": (POINTS[:, None, :, None], POINTS[:, :, None]),
+}
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("f", [np.add, np.subtract, np.multiply, np.divide], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("x, y", ROWED.values(), ids=ROWED)
+def test_many_short_rows_are_a_compiled_loop_with_the_bits_of_numpy(f, x, y, dtype, loops):
+    x, y = (
+        a.astype(dtype, order="K") if a.strides[-1] else np.broadcast_to(a[:, :1].astype(dtype), a.shape)
+        for a in (x, y)
+    )
+    expected = f(x, y)
+    for found in (f(fg.tensor(x), fg.tensor(y)), fg.vjp(f, x, y)[0]):
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(np.asarray(found), expected)
+    assert loops
+
+
+def test_few_or_long_rows_and_other_operands_are_left_to_numpy(loops):
+    few, long = RNG.uniform(1, 2, (900, 3)), RNG.uniform(1, 2, (9000, 30))
+    for x, y in (
+        (few, few[:, :1]),
+        (long, long[:, :1]),
+        (MANY, MANY),
+        (MANY, MANY[:, :1].astype("f")),
+        (MANY, np.arange(3)),
+        (MANY.astype(complex), MANY[:, :1].astype(complex)),
+        (MANY[:0], MANY[:0, :1]),
+        (MANY, 2.0),
+    ):
+        np.testing.assert_array_equal(np.subtract(fg.tensor(x), fg.tensor(y)).numpy(), x - y)
+    assert not loops
+    with pytest.raises(ValueError, match="broadcast"):
+        fg.tensor(MANY) - fg.tensor(np.ones((8999, 1)))
+
+
+def test_numpy_has_the_say_of_rows_that_are_not_finite():
+    x, y = MANY.copy(), MANY[:, :1].copy()
+    y[5] = 0
+    with pytest.warns(RuntimeWarning, match="divide by zero") as found:
+        np.testing.assert_array_equal((fg.tensor(x) / fg.tensor(y)).numpy()[5], np.inf)
+    assert len(found) == 1
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError, match="divide"):
+        fg.tensor(x) / fg.tensor(y)
+
+
+def test_gradients_of_pairs(loops):
+    def energy(x):
+        gap = x[:, None] - x[None]
+        return np.sum(1 / (np.sum(gap * gap, axis=-1) + 0.5))
+
+    gap = POINTS[:, None] - POINTS[None]
+    expected = -4 * np.einsum("ijk,ij->ik", gap, (np.sum(gap * gap, axis=-1) + 0.5) ** -2)
+    np.testing.assert_allclose(fg.grad(energy)(POINTS), expected, rtol=1e-11)
+    assert loops

@@ -19,6 +19,7 @@ Pattern = tuple[bool, ...]
 
 EACH = -1  # of all operands
 LARGE = 32768  # elements: more are worth a compiled loop
+ROWS = 2**16  # the product of the sizes of two operands whose result may have many rows
 MEDIUM = 4096  # elements: more are worth one where NumPy's own loop takes several times as long
 OUT = 0  # the place of the output among the values that a rule may keep; primal i is at i + 1
 _NAMES = {"out": OUT, "x": 1, "y": 2, "z": 3}
@@ -225,6 +226,7 @@ class Primitive:
         "apply",
         "batch",
         "body",
+        "by_rows",
         "checks",
         "costly",
         "depends",
@@ -267,6 +269,7 @@ class Primitive:
     inline: Rule | None
     apply: Rule | None
     large: Rule | None
+    by_rows: bool
     write: Rule | None
     depends: bool
     flat: bool
@@ -303,6 +306,7 @@ class Primitive:
         write: Rule | None = None,
         depends: bool = False,
         large: Rule | None = None,
+        by_rows: bool = False,
         mixes: bool = False,
         costly: bool = False,
         checks: bool = False,
@@ -338,6 +342,7 @@ class Primitive:
                 result is a view of x that NumPy lets one write to.
             depends: whether it depends on how x lies in memory that the result is a view.
             large: what eager mode calls in place of `run` for MEDIUM arrays, where a compiled loop is faster.
+            by_rows: whether `large` is for arrays of different shapes alone, whose result may have many rows.
             mixes: whether a Python number takes the dtype of the arrays beside it; all with a body do so.
             costly: whether it costs much more than a pass over its operands.
             checks: whether its vjp rule looks at cotangents, and refuses some.
@@ -362,7 +367,7 @@ class Primitive:
             universal = Universal(run)
         self.universal = universal
         self.lower, self.stored, self.apart, self.parts = lower, stored, apart, parts
-        self.write, self.depends, self.large = write, depends, large
+        self.write, self.depends, self.large, self.by_rows = write, depends, large, by_rows
         self.mixes, self.costly, self.checks = mixes or body is not None, costly, checks
         self.unchecked, self.effect, self.traits = unchecked or {}, effect, frozenset(traits)
         self.integers, self.truths, self.python, self.reduction = integers, truths, python, reduction

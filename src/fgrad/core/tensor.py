@@ -31,6 +31,7 @@ from fgrad.core.primitive import (
     MEDIUM,
     OUT,
     PRIMITIVES,
+    ROWS,
     Primitive,
 )
 from fgrad.core.snapshot import refuse_masked, refuse_objects, snapshot
@@ -326,7 +327,14 @@ def apply_binary(primitive: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 
         large = primitive.large
         out = primitive.run(vx, vy) if large is None or vy.size < MEDIUM else large(vx, vy)
     else:
-        out = (primitive.large or primitive.run)(vx, vy)
+        large = primitive.large
+        if large is None or (
+            primitive.by_rows
+            and (vx.__class__ is not vy.__class__ or vx.size * vy.size < ROWS or vx.shape == vy.shape)
+        ):
+            out = primitive.run(vx, vy)
+        else:
+            out = large(vx, vy)
         shape, dtype = out.shape, out.dtype
         if dtype is not _FLOAT64 and (dtype.kind not in "fc" or (primitive.real and dtype.kind == "c")):
             return bind(primitive.name, x, y)

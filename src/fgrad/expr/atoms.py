@@ -65,6 +65,11 @@ class Atom(NamedTuple):
         return "u" in self.flags
 
     @property
+    def broadcasts(self) -> bool:
+        """Whether large results in short rows take a compiled loop, where operands differ in shape."""
+        return "b" in self.flags
+
+    @property
     def silent(self) -> bool:
         """Whether NumPy never warns of its arguments and results."""
         return "q" in self.flags
@@ -224,7 +229,8 @@ def _heaviside(_: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
 # p = gives one of its operands, + = adds them; i, t = the code holds for integers and for truth values,
 # 1, 0 = takes the time of one of the fastest operations, or of none; o, d = Python's operators call it,
 # d = and it gives a float; u = fused: large arrays take a compiled loop, here and in the reverse step;
-# q = quiet: NumPy never warns of its arguments and results; w = refuses some integers.
+# q = quiet: NumPy never warns of its arguments and results; w = refuses some integers; b = broadcasts: large
+# results in short rows take a compiled loop.
 # fmt: off
 ATOMS: dict[str, Atom] = {
     # name                code                    reference        slopes (f is the atom's own value)
@@ -232,10 +238,10 @@ ATOMS: dict[str, Atom] = {
                           on_integers="{}", on_truths="{}"),
     "negative":      Atom("(-{})",                np.negative,     lambda f, x: (-1,), "cf1o",
                           on_integers="-{}"),
-    "add":           Atom("({} + {})",            np.add,          lambda f, x, y: (1, 1), "cki+a1o"),
-    "subtract":      Atom("({} - {})",            np.subtract,     lambda f, x, y: (1, -1), "cai1o"),
-    "multiply":      Atom("({} * {})",            np.multiply,     lambda f, x, y: (y, x), "ckai1o"),
-    "divide":        Atom("({} / {})",            np.divide,       lambda f, x, y: (1 / y, -f / y), "sfd"),
+    "add":           Atom("({} + {})",            np.add,          lambda f, x, y: (1, 1), "cki+a1ob"),
+    "subtract":      Atom("({} - {})",            np.subtract,     lambda f, x, y: (1, -1), "cai1ob"),
+    "multiply":      Atom("({} * {})",            np.multiply,     lambda f, x, y: (y, x), "ckai1ob"),
+    "divide":        Atom("({} / {})",            np.divide,       lambda f, x, y: (1 / y, -f / y), "sfdb"),
     "scale":         Atom("scale({}, {})",        scale,           _scale, "szf", on_integers="({} * {})"),
     "both":          Atom("both({}, {})",         both,            lambda f, x, y: (y, x), "zk",
                           on_integers="({} * {})"),

@@ -43,7 +43,7 @@ from fgrad.expr.atoms import ATOMS, products
 from fgrad.expr.derive import chain, gradient
 from fgrad.expr.emit import emit_calls, emit_in_place
 from fgrad.expr.node import ZERO, Expr, Operand, apply, const, postorder, var, variables
-from fgrad.ops.compiled import FastPower, FastUfunc, Fused, FusedVJP, chosen
+from fgrad.ops.compiled import FastPower, FastUfunc, Fused, FusedVJP, by_rows, chosen
 from fgrad.ops.linear import convert, with_rank
 
 _TRAITS = {  # by the flags of atoms
@@ -70,10 +70,12 @@ def declare_atom(name: str) -> Primitive:
     vjp = _vjp_maker(slopes, params, atom.products, fused=atom.fused, large=atom.slope_loops)
     body = apply_unshared(name, params)
     run = Fused(params, (body,), atom.reference) if atom.fused else atom.reference
-    large = None
+    large: Rule | None = None
     if atom.loops:
         kind = FastPower if name == "power" else functools.partial(FastUfunc, silent=atom.silent)
         large = _RAW[name] = kind(params, body, run, atom.loops)
+    elif atom.broadcasts:  # not in slopes: small ones would wait for the question
+        large = by_rows(params, body, run)
     traits = [
         TOTAL_OF_FLOATS if "w" in atom.flags else TOTAL,
         *(trait for flag, trait in _TRAITS.items() if flag in atom.flags),
@@ -83,6 +85,7 @@ def declare_atom(name: str) -> Primitive:
         "truths": atom.truths,
         "python": atom.python,
         "large": large,
+        "by_rows": atom.broadcasts,
     }
     return _declare(name, params, body, run, vjp, real=not atom.holomorphic, traits=traits, **columns)
 
