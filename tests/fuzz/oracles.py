@@ -1017,7 +1017,7 @@ OF_TWO_MODES = {"grad", "jvp", "jit(jvp)", "forward over reverse", "jit(hvp)"}
 # What takes one of several arms; a condition that holds at a point alone has the slope of its arm there
 CHOICES = re.compile(
     r"[=!]=|[<>]|where|sign|nonzero|arg|isin|searchsorted|digitize|select|heaviside|lax|if |unique|trim"
-    r"|median|quantile|percentile|sort|partition"
+    r"|median|quantile|percentile|sort|partition|modf"
 )
 
 # What is not continuous where the rank of a matrix changes; the conventions say what the first derivative is
@@ -1033,7 +1033,9 @@ def is_special(case: Case) -> bool:
     """Return whether the same way is right at a point close by, so that only the point is an exception."""
     rng = np.random.default_rng(0)
     xs = case.program.arrays()
-    near = lambda x: x + (0.05 * rng.uniform(0.2, 1, x.shape) * rng.choice([-1, 1], x.shape)).astype(x.dtype)
+    step = lambda x: 0.05 * rng.uniform(0.2, 1, x.shape) * rng.choice([-1, 1], x.shape)
+    finite = lambda x: np.where(np.isinf(x), 30 * np.sign(x), x) if x.dtype.kind == "f" else x
+    near = lambda x: finite(x) + step(x).astype(x.dtype)
     moved = tuple(given(near(x)) if x.dtype.kind in "fc" else given(x) for x in xs)
     if any(case.program.inputs[k].layout == "broadcast" for k in range(len(xs))):
         return True

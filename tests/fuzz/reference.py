@@ -69,6 +69,9 @@ def other_steps(turn: float = 0.7, noise: float = 0.0) -> Iterator[None]:
         _steps.pop()
 
 
+LARGEST = 1e300  # beside which no slope shows, and float64 may hold no number
+
+
 def slope(f: Any, h: float = STEP) -> Any:
     """Return the derivative at 0 of a function of a number; NaN where it has none, or none that is found."""
     turn, lost = _steps[-1]
@@ -87,6 +90,7 @@ def slope(f: Any, h: float = STEP) -> Any:
     good &= (
         np.abs(side(1.0) - side(-1.0)) < 1e-3 * (size if h > 1.5 * STEP else 0.1 * size) + noise
     )  # no kink
+    good &= ~(np.abs(at[0.0]) > LARGEST)
     if lost > 0:
         fine = fine + lost * np.abs(at[0.0])
     elif lost < 0:
