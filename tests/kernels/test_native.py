@@ -429,3 +429,48 @@ def test_the_collector_runs_again_after_an_interrupted_compilation(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         compilation.compiled("", "kernel")
     assert gc.isenabled()
+
+
+def test_what_is_deferred_is_compiled_when_it_is_needed_be_it_among_others(monkeypatch, tmp_path):
+    monkeypatch.setenv("FGRAD_CACHE_DIR", str(tmp_path))
+    alone, among, known = (native.deferred(TEXT.format(n)) for n in (31, 32, 33))
+    before = native.statistics().compiled
+    assert alone.contract is None
+    assert alone.key == (TEXT.format(31), "kernel")
+    assert native.statistics().compiled == before
+    check(alone, 31)
+    assert native.statistics().compiled == before + 1
+    (made, _) = native.compiled_all([among.key, known.key])
+    assert native.statistics().compiled == before + 3
+    assert among.address == made.address
+    assert native.deferred(TEXT.format(32)) is made
+    check(known, 33)
+    assert native.statistics().compiled == before + 3
+    with pytest.raises(AttributeError, match="other"):
+        known.other
+
+
+PROGRAM = """
+import numpy as np
+import fgrad as fg
+from fgrad.kernels import native
+
+def f(a):
+    step = lambda c, x: (np.linalg.solve(c + x, c), x)
+    return np.linalg.det(np.sin(a)).sum() + fg.lax.scan(step, np.eye(3), a)[0].sum()
+
+given, all_of = [], native.compiled_all
+native.compiled_all = lambda keys, name: (given.extend(keys), all_of(given, name))[1]
+lowered = fg.jit(f).lower(np.ones((5, 3, 3)) + np.eye(3))
+assert not native.statistics().compiled
+lowered.compile()
+assert sum("CONTRACT" in text for text, _ in given) == 2, given  # those of matrices say what they ask for
+assert native.statistics().compiled == len(set(given))
+"""
+
+
+@pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
+def test_what_a_program_calls_is_compiled_with_its_kernels(tmp_path):
+    subprocess.run(
+        [sys.executable, "-c", PROGRAM], env={**os.environ, "FGRAD_CACHE_DIR": str(tmp_path)}, check=True
+    )

@@ -74,7 +74,7 @@ def joined(equation: Equation, slots: dict[Var, int]) -> Launch | None:
             arrays += [slots[x], count, start]
         start += count
     size = max(1, BLOCK // width)
-    kernel = native.compiled(_TEXT.format(integer=f"int{8 * word}", bytes=word))
+    kernel = native.deferred(_TEXT.format(integer=f"int{8 * word}", bytes=word))
     numbers = [slots[out], rows, width, size, len(arrays) // 3, *arrays]
     return Launch(kernel, numbers, -(-rows // size), out.aval.size)
 

@@ -72,7 +72,7 @@ def _called(equation: Equation, slots: dict[Var, int]) -> Launch | None:
         *(slots[x], slots[out], rows, n, m, row_x, row_out),
         *(trail * size_x, trail * size_out, int(bits[0]), n * trail * size_x, m * trail * size_out, *loop),
     ]
-    kernel = native.compiled(_TEXT.format(dtype=real.name))
+    kernel = native.deferred(_TEXT.format(dtype=real.name))
     work = int(5 * lead * trail * length * math.log2(length + 1))
     return Launch(kernel, numbers, turns, work, shared=False)
 

@@ -128,6 +128,12 @@ def is_native(equation: Equation) -> bool:
     return launch(equation, _Anywhere()) is not None
 
 
+def pending(equation: Equation) -> native.Key | None:
+    """Return which kernel of an equation is still to be compiled, as of `native.compiled_all`."""
+    made = launch(equation, _Anywhere())
+    return made.kernel.key if made is not None and isinstance(made.kernel, native.Deferred) else None
+
+
 def reason(equation: Equation) -> str:
     """Return why Python computes an equation; "" if a kernel does."""
     if is_native(equation):

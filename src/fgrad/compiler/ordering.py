@@ -73,7 +73,7 @@ def _search(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     text = _SEARCH.format(dtype=a.aval.dtype.name, condition=_BEFORE[equation.params["side"]])
     steps = n.bit_length()
     numbers = [slots[a], slots[v], slots[out], n, v.aval.size // count, steps]
-    return Launch(native.compiled(text), numbers, v.aval.size, 4 * steps * v.aval.size)
+    return Launch(native.deferred(text), numbers, v.aval.size, 4 * steps * v.aval.size)
 
 
 def _order(equation: Equation, slots: dict[Var, int]) -> Launch | None:
@@ -84,7 +84,7 @@ def _order(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     outer, n, inner = lengths(x, params["axis"])
     if n > SHORT:
         return None
-    kernel = native.compiled(_SORT.format(dtype=x.aval.dtype.name))
+    kernel = native.deferred(_SORT.format(dtype=x.aval.dtype.name))
     return Launch(kernel, [slots[x], slots[out], n, inner], outer * inner, n * x.aval.size)
 
 

@@ -22,7 +22,7 @@ from fgrad.compiler.decompose import Plain, decompose
 from fgrad.compiler.emit import Kernel, Part, combine, emit
 from fgrad.compiler.fuse import Call, Nest, fuse
 from fgrad.compiler.layout import Buffer, computed, dying, heirs, lifetimes, packed, variables
-from fgrad.compiler.library import FAULTS, Launch, fails, is_native, launch
+from fgrad.compiler.library import FAULTS, Launch, fails, is_native, launch, pending
 from fgrad.compiler.pairs import in_pairs, is_pair
 from fgrad.core import control_flow
 from fgrad.core.aval import Aval
@@ -137,7 +137,7 @@ class Plan(layout.Slots):
         self._speak_of(program)
         self.size = self.block.size
         self.results = [self.block.known[y] if isinstance(y, Var) else None for y in results]
-        native.compiled_all([*entry.runtime(), *((k.text, "kernel") for k in self.kernels)], name)
+        native.compiled_all([*entry.runtime(), *self.block.keys()], name)
         self.table = vm.Assembler()
         self.work = 0
         self.marks: list[Mark] = []
@@ -248,6 +248,17 @@ class Block:
             not isinstance(s, Call) or i in self.inner or is_native(s.equation)
             for i, s in enumerate(self.steps)
         )
+
+    def keys(self) -> Iterator[native.Key]:
+        """Yield what has to be compiled for it, as of `native.compiled_all`."""
+        for i, step in enumerate(self.steps):
+            if i in self.inner:
+                for block in self.inner[i].blocks:
+                    yield from block.keys()
+            elif isinstance(step, Nest):
+                yield from ((k.text, "kernel") for k in self.kernels[i])
+            elif key := pending(step.equation):
+                yield key
 
     @property
     def has_faults(self) -> bool:

@@ -98,7 +98,7 @@ def _running(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     outer, n, inner = lengths(x, equation.params["axis"])
     blocks = -(-outer // SIDE) if inner == 1 else outer * -(-inner // WIDTH)
     numbers = [slots[x], slots[out], outer, n, inner]
-    return Launch(native.compiled(text), numbers, blocks, x.aval.size)
+    return Launch(native.deferred(text), numbers, blocks, x.aval.size)
 
 
 def _place(equation: Equation, slots: dict[Var, int]) -> Launch | None:
@@ -108,7 +108,7 @@ def _place(equation: Equation, slots: dict[Var, int]) -> Launch | None:
         return None
     sign = {"argmax": ">", "argmin": "<"}[equation.name]
     outer, n, inner = lengths(x, equation.params["axis"])
-    kernel = native.compiled(_PLACE.format(dtype=x.aval.dtype.name, sign=sign))
+    kernel = native.deferred(_PLACE.format(dtype=x.aval.dtype.name, sign=sign))
     return Launch(kernel, [slots[x], slots[out], n, inner], outer * inner, x.aval.size)
 
 

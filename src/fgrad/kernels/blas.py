@@ -240,7 +240,7 @@ def _trsm(char: str) -> Callable[..., None] | None:
 
 
 def _compiled(dtype: str, text: str) -> native.Kernel:
-    return native.compiled(text.format(dtype=dtype, size=np.dtype(dtype).itemsize, refused=vm.REFUSED))
+    return native.deferred(text.format(dtype=dtype, size=np.dtype(dtype).itemsize, refused=vm.REFUSED))
 
 
 @cache

@@ -277,5 +277,5 @@ def _routine(name: str, body: str, contract: str) -> Routine | None:
         return None
     eps = 4000 * float(np.finfo(float).eps)  # rounding errors of pivots, with what amplifies them
     return Routine(
-        native.compiled((_HEAD + body).format(contract=contract, refused=vm.REFUSED, eps=eps)), place
+        native.deferred((_HEAD + body).format(contract=contract, refused=vm.REFUSED, eps=eps)), place
     )

@@ -33,6 +33,8 @@ from fgrad.core.caches import LRU
 from fgrad.kernels import compilation, contracts, intrinsics, progress, source, store
 from fgrad.kernels.compilation import Code, Compiled
 
+Key = tuple[str, str]  # a text and its signature
+
 
 class Kernel:
     """A compiled kernel: its machine code lives as long as this object.
@@ -55,6 +57,30 @@ class Kernel:
         self.function = function or ctypes.CFUNCTYPE(None, *[ctypes.c_size_t] * 4)(address)
 
 
+class Deferred(Kernel):
+    """A kernel that is compiled when its code is asked for, be it with others by `compiled_all`.
+
+    Attributes:
+        key: the arguments of `compiled`, until it is.
+    """
+
+    __slots__ = ("key",)
+
+    key: Key | None
+
+    def __init__(self, key: Key) -> None:
+        self.key, self.contract = key, contracts.of(key[0])
+
+    def __getattr__(self, name: str) -> Any:
+        """Compile it, as long as there is no code."""
+        key = self.key
+        if key is not None and name in {"address", "function", "_owner"}:
+            made = compiled(*key)
+            self.address, self.function, self._owner = made.address, made.function, made
+            self.key = None  # last: other threads may ask at the same time
+        return object.__getattribute__(self, name)
+
+
 class Statistics(NamedTuple):
     """How many kernels this process has compiled, and how many it has loaded."""
 
@@ -62,7 +88,6 @@ class Statistics(NamedTuple):
     loaded: int
 
 
-Key = tuple[str, str]  # a text and its signature
 _kernels: LRU[Key, Kernel] = LRU()
 _counts = {"compiled": 0, "loaded": 0}
 
@@ -86,6 +111,12 @@ def compiled(text: str, signature: str = "kernel") -> Kernel:
                 kernel = _kept(text, signature, compilation.compiled(_whole(text, signature), signature))
             _kernels[key] = kernel
     return kernel
+
+
+def deferred(text: str) -> Kernel:
+    """Return the kernel of `text`, which is compiled when it is needed."""
+    key = text, "kernel"
+    return _kernels.get(key) or (compiled(text) if interpreted() else Deferred(key))
 
 
 def compiled_all(keys: Iterable[Key], name: str = "") -> list[Kernel]:

@@ -624,7 +624,7 @@ def _run(routine: Routine, arrays: tuple[Any, ...], numbers: tuple[int, ...], wo
 def _routine(body: str, contract: str, dtype: str, n: int, count: int, computed: str = "") -> Routine:
     many = n <= SIDE_BY_SIDE and count >= LANES
     text = _text(body, contract, dtype, computed or dtype, many=many)
-    return Routine(native.compiled(text), LANES if many else 1)
+    return Routine(native.deferred(text), LANES if many else 1)
 
 
 @cache

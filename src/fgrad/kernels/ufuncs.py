@@ -80,7 +80,7 @@ def kernel(ufunc: np.ufunc, output: int) -> native.Kernel:
         function=3 * given,
         data=3 * given + 1,
     )
-    return native.compiled(text)
+    return native.deferred(text)
 
 
 def numbers_of(found: Loop, slots: list[int], steps: list[int], sizes: list[int]) -> list[int]:
