@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import os
 import platform
 import subprocess
 import sys
+from contextlib import ExitStack
 
+import numpy as np
 import pytest
 
+import fgrad as fg
 from fgrad.core import process
 
 # what a process is like, by kind of state
@@ -177,3 +182,50 @@ except RuntimeError as error:
 """
     said = result(script, NUMBA_ENABLE_CUDASIM="1", FGRAD_PROCESS_EFFECTS="0")
     assert "FGRAD_PROCESS_EFFECTS=0 keeps fgrad from mending Numba's CUDA simulator" in said
+
+
+@pytest.fixture
+def often():
+    """The collector looks as often as is usual."""
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield 700, 10, 10
+    gc.set_threshold(*before)
+
+
+def test_the_collector_of_cycles_looks_less_often_while_something_is_traced(often, monkeypatch):
+    seen = []
+
+    def f(x):
+        seen.append(gc.get_threshold())
+        return fg.jit(lambda y: y * 2)(np.sin(x))
+
+    fg.jit(f)(np.ones(3))
+    assert seen == [(process.YOUNG, 10, 10)]
+    assert gc.get_threshold() == often
+    with pytest.raises(ZeroDivisionError):
+        fg.jit(lambda x: x * (1 / 0))(np.ones(3))
+    assert gc.get_threshold() == often
+    monkeypatch.setenv("FGRAD_PROCESS_EFFECTS", "0")
+    fg.jit(lambda x: f(x) + 1)(np.ones(3))
+    assert seen[1] == often
+
+
+@pytest.mark.parametrize("own", [(90, 5, 5), (0, 10, 10), (10**6, 10, 10)])
+def test_who_says_how_often_the_collector_looks_is_heard(often, own):
+    fg.jit(lambda x: (gc.set_threshold(*own), x * 2)[1])(np.ones(3))
+    assert gc.get_threshold() == own
+    fg.jit(lambda x: x * 3)(np.ones(3))
+    assert gc.get_threshold() == own
+
+
+def test_threads_that_trace_in_any_order_leave_the_collector_as_it_was(often):
+    for order in itertools.permutations([0, 0, 1, 1, 2, 2]):
+        inside = {}
+        for k in order:
+            if k in inside:
+                inside[k].close()
+            else:
+                inside[k] = ExitStack()
+                inside[k].enter_context(process.RarelyCollecting())
+        assert gc.get_threshold() == often

@@ -534,6 +534,17 @@ def test_numpy_has_the_say_of_rows_that_are_not_finite():
         fg.tensor(x) / fg.tensor(y)
 
 
+def test_short_rows_keep_subnormals_and_signs_of_zeros(loops):
+    ones = np.ones_like(MANY)
+    for x, y in ((3e-310 * ones, 1e-310), (-0.0 * ones, -0.0), (3e-160 * ones, 1e-155), (ones, np.inf)):
+        y = np.full((len(x), 1), y)
+        for f in (np.add, np.subtract, np.multiply):
+            found, expected = f(fg.tensor(x), fg.tensor(y)).numpy(), f(x, y)
+            np.testing.assert_array_equal(found, expected)
+            np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+    assert loops
+
+
 def test_gradients_of_pairs(loops):
     def energy(x):
         gap = x[:, None] - x[None]

@@ -22,6 +22,7 @@ from fgrad.core.control_flow import PLAIN
 from fgrad.core.notes import Notes, noting
 from fgrad.core.observers import observed_primitives
 from fgrad.core.primitive import PRIMITIVES
+from fgrad.core.process import RarelyCollecting
 from fgrad.core.program import Program, Var, applied, unexpected
 from fgrad.core.rewriting.effects import communicates
 from fgrad.core.rewriting.liveness import with_programs
@@ -242,7 +243,8 @@ def lowered(program: Program) -> Program:
 
 def compile(program: Program, name: str = "", donated: frozenset[int] = frozenset()) -> Executable:
     """Return the program ready to run; `name` is what to call it."""
-    return Executable(program, name, donated=donated)
+    with RarelyCollecting():
+        return Executable(program, name, donated=donated)
 
 
 def _given(leaves: Sequence[Any], j: int, new: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -10,11 +10,14 @@ of 10^6 numbers.
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 
 from fgrad import config, locks
+from fgrad.blocks import Block
 from fgrad.import_hooks import install_import_hooks
 
+YOUNG = 100_000  # objects that are made before the collector of cycles looks at them
 LARGEST = (32 << 20) - (64 << 10)  # bytes: what glibc counts among such blocks, at most
 
 
@@ -38,3 +41,32 @@ def keep_memory() -> None:
     library.malloc.restype = ctypes.c_void_p
     library.malloc.argtypes, library.free.argtypes = [ctypes.c_size_t], [ctypes.c_void_p]
     library.free(library.malloc(LARGEST))
+
+
+class RarelyCollecting(Block):
+    """While it lasts, the collector of cycles looks less often, unless `FGRAD_PROCESS_EFFECTS=0`.
+
+    What is traced and compiled lives: the collector would go through all of it again and again.
+    """
+
+    __slots__ = ("_before",)
+
+    def __init__(self) -> None:
+        self._watch, self._before = None, gc.get_threshold()
+
+    def mark(self) -> tuple[int, int, int]:
+        """Return how often it looked before."""
+        return self._before
+
+    def __enter__(self) -> None:
+        first, *later = self._before
+        if 0 < first < YOUNG and config.process_effects():
+            gc.set_threshold(YOUNG, *later)
+
+    def undo(self, mark: tuple[int, int, int]) -> None:
+        """Let it look as often as before, but where somebody else has said how often meanwhile.
+
+        Of threads that are inside at a time, the one that came first puts back what was before all.
+        """
+        if gc.get_threshold()[0] == YOUNG:
+            gc.set_threshold(*mark)

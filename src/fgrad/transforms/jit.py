@@ -20,6 +20,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.caches import LRU
 from fgrad.core.nonfinite import watching
 from fgrad.core.placement import buffer_of
+from fgrad.core.process import RarelyCollecting
 from fgrad.core.program import Program, Var
 from fgrad.core.rewriting.effects import communicates
 from fgrad.core.snapshot import refuse_masked
@@ -121,7 +122,8 @@ class Jit(Transformed):
     def _specialise(self, call: Call, stale: str) -> Specialisation:
         """Stage the function for arguments like these, and keep the result where it holds for later calls."""
         explain(self.fun, call.key, list(self._specialisations), call.names, stale)
-        made = Specialisation(self.fun, call)
+        with RarelyCollecting():
+            made = Specialisation(self.fun, call)
         if made.is_parted and not self._parted:
             with making:
                 self._parted = True
