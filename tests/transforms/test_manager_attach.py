@@ -1,4 +1,4 @@
-"""What `GradManager.attach` accepts, from when it counts and what it keeps (items 1 to 8 of its contract)."""
+"""What `GradManager.attach` accepts, from when it counts and what it keeps."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Pool:
 # ---- 1: a new manager ----------------------------------------------------------------------------
 
 
-def test_gm_001_a_new_manager_is_idle_and_empty():
+def test_a_new_manager_is_idle_and_empty():
     gm = GradManager()
     assert gm.is_recording is False
     assert list(gm.attached_tensors()) == []
 
 
 @pytest.mark.parametrize("args, kwargs", [((None,), {}), (([],), {}), ((), {"tensors": ()})])
-def test_gm_001_it_takes_no_arguments(args, kwargs):
+def test_it_takes_no_arguments(args, kwargs):
     with pytest.raises(TypeError):
         GradManager(*args, **kwargs)
 
@@ -81,7 +81,7 @@ TREES = {
 
 
 @pytest.mark.parametrize("make", TREES.values(), ids=TREES)
-def test_gm_002_attach_reads_any_tree_or_iterable_and_returns_the_manager(make):
+def test_attach_reads_any_tree_or_iterable_and_returns_the_manager(make):
     x, y = tensor([1.0, 2.0]), tensor(3.0)
     gm = GradManager()
     assert gm.attach(make(x, y)) is gm
@@ -93,7 +93,7 @@ def test_gm_002_attach_reads_any_tree_or_iterable_and_returns_the_manager(make):
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 3), (0,), (2, 0)])
-def test_gm_002_one_tensor_is_one_tensor_although_it_can_be_iterated(shape):
+def test_one_tensor_is_one_tensor_although_it_can_be_iterated(shape):
     x = tensor(np.full(shape, 1.5))
     gm = GradManager()
     assert gm.attach(x) is gm
@@ -103,14 +103,14 @@ def test_gm_002_one_tensor_is_one_tensor_although_it_can_be_iterated(shape):
     check_grad(x, 3.0)
 
 
-def test_gm_002_a_set_of_tensors():
+def test_a_set_of_tensors():
     x, y = tensor(1.0), tensor(2.0)
     gm = GradManager().attach({x, y})
     assert sorted(attached(gm)) == sorted([id(x), id(y)])
 
 
 @pytest.mark.parametrize("nothing", [list, tuple, dict, set, lambda: iter(()), lambda: [[], {}]])
-def test_gm_002_attaching_nothing_is_no_mistake(nothing):
+def test_attaching_nothing_is_no_mistake(nothing):
     gm = GradManager()
     assert gm.attach(nothing()) is gm
     assert attached(gm) == []
@@ -147,7 +147,7 @@ CALLBACKS = {
 
 
 @pytest.mark.parametrize("make, expected", CALLBACKS.values(), ids=CALLBACKS)
-def test_gm_002_callbacks_are_none_one_or_many(make, expected):
+def test_callbacks_are_none_one_or_many(make, expected):
     x, (args, kwargs) = tensor([1.0, 2.0]), make()
     gm = GradManager()
     assert gm.attach(x, *args, **kwargs) is gm
@@ -156,7 +156,7 @@ def test_gm_002_callbacks_are_none_one_or_many(make, expected):
     check_grad(x, expected)
 
 
-def test_gm_002_a_generator_of_callbacks_is_read_once_and_serves_every_tensor():
+def test_a_generator_of_callbacks_is_read_once_and_serves_every_tensor():
     read = []
 
     def callbacks():
@@ -175,7 +175,7 @@ def test_gm_002_a_generator_of_callbacks_is_read_once_and_serves_every_tensor():
         check_grad(y, 5.0 * 2 + 1)
 
 
-def test_gm_002_the_singular_name_is_keyword_only():
+def test_the_singular_name_is_keyword_only():
     with pytest.raises(TypeError):
         GradManager().attach(tensor(1.0), None, double)
 
@@ -187,7 +187,7 @@ STRANGERS = [np.ones(2), np.float64(1.0), 3.0, 1j, "abc", b"abc", object(), doub
 
 @pytest.mark.parametrize("stranger", STRANGERS, ids=lambda s: type(s).__name__)
 @pytest.mark.parametrize("wrap", [lambda x, s: [x, s], lambda x, s: (t for t in (x, s)), lambda x, s: s])
-def test_gm_003_a_leaf_that_is_no_tensor_changes_nothing(wrap, stranger):
+def test_a_leaf_that_is_no_tensor_changes_nothing(wrap, stranger):
     x, calls = tensor(1.0), []
     gm = GradManager().attach(x)
     y = tensor(2.0)
@@ -201,7 +201,7 @@ def test_gm_003_a_leaf_that_is_no_tensor_changes_nothing(wrap, stranger):
     assert calls == [], "no callback of a refused attach is kept"
 
 
-def test_gm_003_the_message_names_the_path_of_the_leaf():
+def test_the_message_names_the_path_of_the_leaf():
     x = tensor(1.0)
     with pytest.raises(TypeError, match=r"(?s)weight.*1.*") as e:
         GradManager().attach({"weight": [x, np.ones(2)], "bias": x})
@@ -211,7 +211,7 @@ def test_gm_003_the_message_names_the_path_of_the_leaf():
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int8, np.uint16, np.bool_])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
-def test_gm_003_only_floating_dtypes_have_gradients(dtype, shape):
+def test_only_floating_dtypes_have_gradients(dtype, shape):
     x, n = tensor(1.0), tensor(np.ones(shape, dtype))
     gm = GradManager()
     with pytest.raises(TypeError) as e:
@@ -222,7 +222,7 @@ def test_gm_003_only_floating_dtypes_have_gradients(dtype, shape):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.complex64, np.complex128])
-def test_gm_003_every_floating_dtype_may_be_attached(dtype):
+def test_every_floating_dtype_may_be_attached(dtype):
     x = tensor(np.ones(2, dtype))
     gm = GradManager().attach(x)
     with gm:
@@ -232,7 +232,7 @@ def test_gm_003_every_floating_dtype_may_be_attached(dtype):
 
 @pytest.mark.parametrize("bad", [3, "abc", [double, 3], (None,), [[double]], tensor(1.0)])
 @pytest.mark.parametrize("name", ["callbacks", "callback"])
-def test_gm_003_a_callback_that_cannot_be_called_changes_nothing(name, bad):
+def test_a_callback_that_cannot_be_called_changes_nothing(name, bad):
     x, y, calls = tensor(1.0), tensor(1.0), []
     gm = GradManager().attach(x)
     bad = [lambda *a: calls.append(a), *bad] if isinstance(bad, list) else bad
@@ -245,7 +245,7 @@ def test_gm_003_a_callback_that_cannot_be_called_changes_nothing(name, bad):
     check_grad(x, 3.0)
 
 
-def test_gm_003_an_iterator_that_breaks_changes_nothing():
+def test_an_iterator_that_breaks_changes_nothing():
     x = tensor(1.0)
 
     def broken(first):
@@ -260,7 +260,7 @@ def test_gm_003_an_iterator_that_breaks_changes_nothing():
     assert attached(gm) == []
 
 
-def test_gm_003_attach_is_atomic_while_recording_too():
+def test_attach_is_atomic_while_recording_too():
     x = tensor(1.0)
     gm = GradManager()
     gm.record()
@@ -276,7 +276,7 @@ def test_gm_003_attach_is_atomic_while_recording_too():
 # ---- 4: from when it counts ----------------------------------------------------------------------
 
 
-def test_gm_004_before_record_attach_only_registers():
+def test_before_record_attach_only_registers():
     a = tensor([1.0, 2.0])
     gm = GradManager().attach(a)
     assert not gm.is_recording
@@ -288,7 +288,7 @@ def test_gm_004_before_record_attach_only_registers():
     check_grad(a, 1.0)
 
 
-def test_gm_004_while_recording_later_uses_count_and_earlier_ones_do_not():
+def test_while_recording_later_uses_count_and_earlier_ones_do_not():
     a = tensor([1.0, 2.0])
     gm = GradManager()
     gm.record()
@@ -300,7 +300,7 @@ def test_gm_004_while_recording_later_uses_count_and_earlier_ones_do_not():
     check_grad(a, 1.0)
 
 
-def test_gm_004_an_attach_while_recording_brings_its_callbacks():
+def test_an_attach_while_recording_brings_its_callbacks():
     a, seen = tensor([1.0, 2.0]), []
     with GradManager() as gm:
         gm.attach(a, lambda t, g: seen.append((t, g.numpy())))
@@ -310,7 +310,7 @@ def test_gm_004_an_attach_while_recording_brings_its_callbacks():
     close(g, [2.0, 4.0])
 
 
-def test_gm_004_attaching_again_while_recording_forgets_no_use():
+def test_attaching_again_while_recording_forgets_no_use():
     a = tensor([1.0, 2.0])
     gm = GradManager().attach(a)
     gm.record()
@@ -320,7 +320,7 @@ def test_gm_004_attaching_again_while_recording_forgets_no_use():
     check_grad(a, (3.0 + 1.0) * 2)
 
 
-def test_gm_004_the_first_of_many_attaches_does_not_stop_the_others():
+def test_the_first_of_many_attaches_does_not_stop_the_others():
     a, b = tensor(2.0), tensor(3.0)
     with GradManager() as gm:
         c = a * b
@@ -335,7 +335,7 @@ def test_gm_004_the_first_of_many_attaches_does_not_stop_the_others():
 # ---- 5: attaching again --------------------------------------------------------------------------
 
 
-def test_gm_005_callbacks_append_in_call_order_for_each_tensor():
+def test_callbacks_append_in_call_order_for_each_tensor():
     x, y, log = tensor(1.0), tensor(1.0), []
 
     def note(name):
@@ -349,7 +349,7 @@ def test_gm_005_callbacks_append_in_call_order_for_each_tensor():
     assert [n for n, t in log if t == "y"] == [2, 3, 4]
 
 
-def test_gm_005_the_same_callback_twice_runs_twice():
+def test_the_same_callback_twice_runs_twice():
     x = tensor(1.0)
     gm = GradManager().attach(x, double).attach(x, double)
     with gm:
@@ -358,7 +358,7 @@ def test_gm_005_the_same_callback_twice_runs_twice():
 
 
 @pytest.mark.parametrize("wrap", [lambda x: [x, x], lambda x: {"a": x, "b": [x]}, lambda x: iter((x, x, x))])
-def test_gm_005_the_same_tensor_twice_in_one_attach_counts_once(wrap):
+def test_the_same_tensor_twice_in_one_attach_counts_once(wrap):
     x, calls = tensor([1.0, 2.0]), []
     gm = GradManager().attach(wrap(x), lambda t, g: calls.append(t))
     assert attached(gm) == [id(x)]
@@ -368,7 +368,7 @@ def test_gm_005_the_same_tensor_twice_in_one_attach_counts_once(wrap):
     assert len(calls) == 1
 
 
-def test_gm_005_attaching_again_does_not_double_the_gradient():
+def test_attaching_again_does_not_double_the_gradient():
     x = tensor([1.0, 2.0])
     gm = GradManager().attach(x).attach(x).attach([x])
     with gm:
@@ -381,7 +381,7 @@ def test_gm_005_attaching_again_does_not_double_the_gradient():
 # ---- 6: attachments persist ----------------------------------------------------------------------
 
 
-def test_gm_006_attachments_and_callbacks_persist_over_recordings():
+def test_attachments_and_callbacks_persist_over_recordings():
     x, calls = tensor([1.0, 2.0]), []
     gm = GradManager().attach(x, lambda t, g: calls.append(g))
     for n in (1, 2, 3):
@@ -396,7 +396,7 @@ def test_gm_006_attachments_and_callbacks_persist_over_recordings():
     assert attached(gm) == [id(x)]
 
 
-def test_gm_006_attached_tensors_are_the_same_objects_in_first_attach_order():
+def test_attached_tensors_are_the_same_objects_in_first_attach_order():
     xs = [tensor(float(i)) for i in range(5)]
     gm = GradManager().attach(xs[3]).attach([xs[1], xs[3]]).attach(xs)
     order = [xs[i] for i in (3, 1, 0, 2, 4)]
@@ -407,7 +407,7 @@ def test_gm_006_attached_tensors_are_the_same_objects_in_first_attach_order():
         gm.release()
 
 
-def test_gm_006_only_the_living_are_listed():
+def test_only_the_living_are_listed():
     x, y, z = tensor(1.0), tensor(2.0), tensor(3.0)
     gm = GradManager().attach([x, y, z])
     del y
@@ -415,7 +415,7 @@ def test_gm_006_only_the_living_are_listed():
 
 
 @pytest.mark.parametrize("wrap", [lambda *t: list(t), lambda *t: {"a": t}, lambda *t: iter(t)])
-def test_gm_006_detach_removes_a_tree_of_them(wrap):
+def test_detach_removes_a_tree_of_them(wrap):
     x, y, z = tensor(1.0), tensor(2.0), tensor(3.0)
     gm = GradManager().attach([x, y, z])
     gm.detach(wrap(x, z))
@@ -428,7 +428,7 @@ def test_gm_006_detach_removes_a_tree_of_them(wrap):
     assert z.grad is None
 
 
-def test_gm_006_detach_forgets_callbacks_and_place():
+def test_detach_forgets_callbacks_and_place():
     x, y, calls = tensor(1.0), tensor(2.0), []
     gm = GradManager().attach(x, lambda t, g: calls.append(t)).attach(y)
     gm.detach(x)
@@ -440,7 +440,7 @@ def test_gm_006_detach_forgets_callbacks_and_place():
     check_grad(x, 2.0)
 
 
-def test_gm_006_detach_while_recording_spares_grad():
+def test_detach_while_recording_spares_grad():
     x, y = tensor(2.0), tensor(3.0)
     gm = GradManager().attach([x, y])
     with gm:
@@ -454,7 +454,7 @@ def test_gm_006_detach_while_recording_spares_grad():
 # ---- 7: attaching an intermediate ----------------------------------------------------------------
 
 
-def test_gm_007_an_intermediate_becomes_a_leaf_and_still_passes_gradients_on():
+def test_an_intermediate_becomes_a_leaf_and_still_passes_gradients_on():
     a = tensor([1.0, 2.0])
     gm = GradManager().attach(a)
     gm.record()
@@ -467,7 +467,7 @@ def test_gm_007_an_intermediate_becomes_a_leaf_and_still_passes_gradients_on():
     check_grad(a, 21.0)
 
 
-def test_gm_007_a_chain_of_attached_intermediates():
+def test_a_chain_of_attached_intermediates():
     x = tensor(2.0)
     gm = GradManager().attach(x)
     with gm:
@@ -481,7 +481,7 @@ def test_gm_007_a_chain_of_attached_intermediates():
     check_grad(x, 8 * 2.0**7)
 
 
-def test_gm_007_the_attachment_outlives_the_recording():
+def test_the_attachment_outlives_the_recording():
     a = tensor([1.0, 2.0])
     gm = GradManager().attach(a)
     with gm:
@@ -496,7 +496,7 @@ def test_gm_007_the_attachment_outlives_the_recording():
 # ---- 8: attaching to an outer manager ------------------------------------------------------------
 
 
-def test_gm_008_an_intermediate_of_the_inner_manager_attached_to_the_outer_one():
+def test_an_intermediate_of_the_inner_manager_attached_to_the_outer_one():
     x = tensor(3.0)
     outer, inner = GradManager(), GradManager().attach(x)
     with outer, inner:
@@ -511,7 +511,7 @@ def test_gm_008_an_intermediate_of_the_inner_manager_attached_to_the_outer_one()
     check_grad(x, 4 * 3.0**3)
 
 
-def test_gm_008_a_leaf_of_the_inner_manager_attached_to_the_outer_one():
+def test_a_leaf_of_the_inner_manager_attached_to_the_outer_one():
     x = tensor(3.0)
     outer, inner = GradManager(), GradManager().attach(x)
     with outer, inner:
@@ -524,7 +524,7 @@ def test_gm_008_a_leaf_of_the_inner_manager_attached_to_the_outer_one():
     check_grad(x, 3 * 3.0**2 + 6 * 3.0)
 
 
-def test_gm_008_a_late_attach_to_the_outer_manager_leaves_the_inner_gradient_whole():
+def test_a_late_attach_to_the_outer_manager_leaves_the_inner_gradient_whole():
     x = tensor(3.0)
     outer, inner = GradManager(), GradManager().attach(x)
     with outer, inner:

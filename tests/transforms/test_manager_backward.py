@@ -1,4 +1,4 @@
-"""What `GradManager.backward` does and leaves behind (items 27 to 31 of its contract)."""
+"""What `GradManager.backward` does and leaves behind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BaseBoom(BaseException):
 # ---- 27: y without history -----------------------------------------------------------------------
 
 
-def test_gm_027_the_warning_is_a_user_warning():
+def test_the_warning_is_a_user_warning():
     assert issubclass(NoGradientWarning, UserWarning)
 
 
@@ -122,7 +122,7 @@ REASONS = [
 
 @pytest.mark.parametrize("make, reason", REASONS, ids=[f.__name__ for f, _ in REASONS])
 @pytest.mark.parametrize("kept", [None, 7.0])
-def test_gm_027_a_y_that_is_not_tracked_warns_with_the_reason(make, reason, kept, others):
+def test_a_y_that_is_not_tracked_warns_with_the_reason(make, reason, kept, others):
     x, calls = tensor(1.0), []
     gm = GradManager().attach(x, lambda t, g: calls.append(g))
     gm.record()
@@ -141,7 +141,7 @@ def test_gm_027_a_y_that_is_not_tracked_warns_with_the_reason(make, reason, kept
     check_grad(x, 3.0 if kept is None else kept + 3.0)
 
 
-def test_gm_027_the_four_reasons_have_words_of_their_own(others):
+def test_the_four_reasons_have_words_of_their_own(others):
     messages = {}
     for make, reason in REASONS:
         x = tensor(1.0)
@@ -156,14 +156,14 @@ def test_gm_027_the_four_reasons_have_words_of_their_own(others):
     assert len(set(messages.values())) == 4
 
 
-def test_gm_027_the_warning_points_to_the_line_that_called_backward():
+def test_the_warning_points_to_the_line_that_called_backward():
     gm = GradManager()
     with gm, pytest.warns(NoGradientWarning) as caught:
         gm.backward(tensor(2.0))
     assert caught[0].filename == __file__
 
 
-def test_gm_027_each_untracked_y_of_a_tree_of_them():
+def test_each_untracked_y_of_a_tree_of_them():
     x = tensor(1.0)
     gm = GradManager().attach(x)
     with gm, pytest.warns(NoGradientWarning, match="constant"):
@@ -171,7 +171,7 @@ def test_gm_027_each_untracked_y_of_a_tree_of_them():
     assert x.grad is None
 
 
-def test_gm_027_as_an_error_the_warning_leaves_the_manager_reusable():
+def test_as_an_error_the_warning_leaves_the_manager_reusable():
     x = tensor(1.0)
     gm = GradManager().attach(x)
     with warnings.catch_warnings():
@@ -188,7 +188,7 @@ def test_gm_027_as_an_error_the_warning_leaves_the_manager_reusable():
 
 
 @pytest.mark.parametrize("kept", [None, 7.0])
-def test_gm_028_a_tensor_that_no_gradient_reaches_is_left_alone(kept):
+def test_a_tensor_that_no_gradient_reaches_is_left_alone(kept):
     x, w, z = tensor(1.0), tensor(2.0), tensor(3.0)
     w.grad = grad = None if kept is None else tensor(kept)
     calls = []
@@ -202,7 +202,7 @@ def test_gm_028_a_tensor_that_no_gradient_reaches_is_left_alone(kept):
     check_grad(x, 6.0)
 
 
-def test_gm_028_a_gradient_that_is_zero_is_a_gradient():
+def test_a_gradient_that_is_zero_is_a_gradient():
     x, w, calls = tensor([1.0, 2.0]), tensor([3.0, 4.0]), []
     gm = GradManager().attach([x, w], lambda t, g: calls.append(t))
     with gm:
@@ -212,7 +212,7 @@ def test_gm_028_a_gradient_that_is_zero_is_a_gradient():
     check_grad(w, [2.0, 0.0])
 
 
-def test_gm_028_a_zero_seed_is_a_gradient_too():
+def test_a_zero_seed_is_a_gradient_too():
     x, calls = tensor([1.0, 2.0]), []
     gm = GradManager().attach(x, lambda t, g: calls.append(t))
     with gm:
@@ -221,7 +221,7 @@ def test_gm_028_a_zero_seed_is_a_gradient_too():
     check_grad(x, 0.0)
 
 
-def test_gm_028_a_rule_that_gives_none_reaches_nothing():
+def test_a_rule_that_gives_none_reaches_nothing():
     class Wall(fg.Function):
         def forward(self, a):
             return a * 1.0
@@ -256,7 +256,7 @@ def step(log, name):
 
 
 @pytest.mark.parametrize("dead_use", [False, True])
-def test_gm_029_a_callback_runs_as_soon_as_its_gradient_is_complete(dead_use):
+def test_a_callback_runs_as_soon_as_its_gradient_is_complete(dead_use):
     """So the gradient of the last layer travels while the first layers are still being differentiated."""
     log, x = [], tensor(2.0)
     ws = [tensor(3.0), tensor(5.0), tensor(7.0)]
@@ -275,7 +275,7 @@ def test_gm_029_a_callback_runs_as_soon_as_its_gradient_is_complete(dead_use):
         check_grad(w, expected)
 
 
-def test_gm_029_a_shared_tensor_waits_for_its_earliest_use():
+def test_a_shared_tensor_waits_for_its_earliest_use():
     log, x = [], tensor(2.0)
     shared, middle = tensor(3.0), tensor(5.0)
     gm = GradManager()
@@ -289,7 +289,7 @@ def test_gm_029_a_shared_tensor_waits_for_its_earliest_use():
     assert log == ["step 2", "step 1", "middle", "step 0", "shared 60.0"]
 
 
-def test_gm_029_a_tensor_that_is_y_itself_needs_no_step():
+def test_a_tensor_that_is_y_itself_needs_no_step():
     log, x, w = [], tensor(2.0), tensor(3.0)
     gm = GradManager().attach(w, lambda t, g: log.append("callback w")).attach(x)
     with gm:
@@ -311,7 +311,7 @@ class LoggedFuture(Future):
         return super().result(0)
 
 
-def test_gm_029_sweep_callbacks_after_backward_futures_grads_release():
+def test_sweep_callbacks_after_backward_futures_grads_release():
     log, futures = [], []
     x, y = tensor(2.0), tensor(3.0)
     y.grad = kept = tensor(10.0)
@@ -402,7 +402,7 @@ PLACES = [
 
 @pytest.mark.parametrize("kind", [BoomError, BaseBoom])
 @pytest.mark.parametrize("place", PLACES, ids=lambda f: f.__name__)
-def test_gm_030_an_exception_changes_no_grad_and_harms_no_manager(place, kind):
+def test_an_exception_changes_no_grad_and_harms_no_manager(place, kind):
     x, y, u, v = (tensor(t) for t in (2.0, 3.0, 5.0, 7.0))
     x.grad = kept = tensor(100.0)
     gm, peer, outer = GradManager().attach([x, y]), GradManager().attach(u), GradManager().attach(v)
@@ -433,7 +433,7 @@ def test_gm_030_an_exception_changes_no_grad_and_harms_no_manager(place, kind):
     check_grad(v, 2.0 * 3.0 * 5.0 + 2.0)
 
 
-def test_gm_030_also_where_an_earlier_callback_had_already_run():
+def test_also_where_an_earlier_callback_had_already_run():
     x, y, order = tensor(2.0), tensor(3.0), []
 
     def second_fails(t, g):
@@ -454,7 +454,7 @@ def test_gm_030_also_where_an_earlier_callback_had_already_run():
     check_grad(x, 3.0)
 
 
-def test_gm_030_the_second_of_two_futures_fails():
+def test_the_second_of_two_futures_fails():
     x, y, futures = tensor(2.0), tensor(3.0), []
 
     def callback(t, g):
@@ -474,7 +474,7 @@ def test_gm_030_the_second_of_two_futures_fails():
         assert not gm.is_recording
 
 
-def test_gm_030_after_a_failed_backward_the_callbacks_of_that_round_are_over():
+def test_after_a_failed_backward_the_callbacks_of_that_round_are_over():
     x, calls = tensor(2.0), []
     gm = GradManager().attach(x, lambda t, g: calls.append("callback"))
     gm.after_backward(lambda: calls.append("after"))
@@ -489,7 +489,7 @@ def test_gm_030_after_a_failed_backward_the_callbacks_of_that_round_are_over():
 # ---- 31: what lands in .grad ---------------------------------------------------------------------
 
 
-def test_gm_031_grad_starts_as_the_gradient_and_then_accumulates_in_new_tensors():
+def test_grad_starts_as_the_gradient_and_then_accumulates_in_new_tensors():
     x = tensor([1.0, 2.0])
     assert x.grad is None
     gm = GradManager().attach(x)
@@ -506,7 +506,7 @@ def test_gm_031_grad_starts_as_the_gradient_and_then_accumulates_in_new_tensors(
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
 @pytest.mark.parametrize("shape, wide", [((), (2, 3)), ((3,), (2, 3)), ((2, 1), (2, 3)), ((0,), (2, 0))])
-def test_gm_031_grad_has_the_shape_and_dtype_of_the_snapshot(shape, wide, dtype):
+def test_grad_has_the_shape_and_dtype_of_the_snapshot(shape, wide, dtype):
     x = tensor(np.ones(shape, dtype))
     gm = GradManager().attach(x)
     for n in (1, 2):
@@ -516,7 +516,7 @@ def test_gm_031_grad_has_the_shape_and_dtype_of_the_snapshot(shape, wide, dtype)
         check_grad(x, np.full(shape, 2.0 * n * copies, dtype))
 
 
-def test_gm_031_a_real_tensor_has_a_real_gradient():
+def test_a_real_tensor_has_a_real_gradient():
     x = tensor([1.0, 2.0])
     gm = GradManager().attach(x)
     with gm:
@@ -524,7 +524,7 @@ def test_gm_031_a_real_tensor_has_a_real_gradient():
     check_grad(x, [2.0, 0.0])  # JAX's convention: the real part of ct * slope
 
 
-def test_gm_031_also_where_the_user_had_set_a_wider_grad():
+def test_also_where_the_user_had_set_a_wider_grad():
     x = tensor(np.float32([1.0, 2.0]))
     x.grad = tensor(np.array([0.5, 0.25]))
     gm = GradManager().attach(x)
@@ -540,7 +540,7 @@ def write(t):
             view[...] = 99.0
 
 
-def test_gm_031_grad_shares_no_memory_with_dy():
+def test_grad_shares_no_memory_with_dy():
     x = tensor([1.0, 2.0])
     gm = GradManager().attach(x)
     dy = np.array([3.0, 4.0])
@@ -555,7 +555,7 @@ def test_gm_031_grad_shares_no_memory_with_dy():
         dy[:] = [3.0, 4.0]
 
 
-def test_gm_031_grad_shares_no_memory_with_a_tensor_dy():
+def test_grad_shares_no_memory_with_a_tensor_dy():
     x, dy = tensor([1.0, 2.0]), tensor([3.0, 4.0])
     gm = GradManager().attach(x)
     with gm:
@@ -569,7 +569,7 @@ def test_gm_031_grad_shares_no_memory_with_a_tensor_dy():
     close(dy, [0.0, 5.0])
 
 
-def test_gm_031_two_grads_share_no_memory():
+def test_two_grads_share_no_memory():
     x, y, z = (tensor([1.0, 2.0]) for _ in range(3))
     gm = GradManager().attach([x, y, z])
     with gm:
@@ -585,7 +585,7 @@ def test_gm_031_two_grads_share_no_memory():
     check_grad(z, 5.0)
 
 
-def test_gm_031_nor_do_the_grads_of_two_managers():
+def test_nor_do_the_grads_of_two_managers():
     x = tensor([1.0, 2.0])
     a, b = GradManager().attach(x), GradManager().attach(x)
     grads = []
@@ -599,7 +599,7 @@ def test_gm_031_nor_do_the_grads_of_two_managers():
     close(grads[1], [1.0, 1.0])
 
 
-def test_gm_031_a_value_is_never_written_through_its_gradient():
+def test_a_value_is_never_written_through_its_gradient():
     x = tensor([1.0, 2.0])
     gm = GradManager().attach(x)
     with gm:
@@ -609,7 +609,7 @@ def test_gm_031_a_value_is_never_written_through_its_gradient():
     close(x, [1.0, 2.0])
 
 
-def test_gm_031_a_grad_may_be_reset_or_set_by_the_user():
+def test_a_grad_may_be_reset_or_set_by_the_user():
     x = tensor([1.0, 2.0])
     gm = GradManager().attach(x)
     x.grad = mine = tensor([10.0, 20.0])

@@ -1,4 +1,4 @@
-"""What callbacks of a GradManager get, give and may do (items 32 to 35 of its contract)."""
+"""What callbacks of a GradManager get, give and may do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_grad(x, expected):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
 @pytest.mark.parametrize("shape", [(), (2,), (0,), (2, 1)])
-def test_gm_032_the_very_tensor_and_its_complete_gradient_once(shape, dtype):
+def test_the_very_tensor_and_its_complete_gradient_once(shape, dtype):
     x, calls = tensor(np.full(shape, 2, dtype)), []
     gm = GradManager().attach(x, lambda *args: calls.append(args))
     with gm:
@@ -43,7 +43,7 @@ def test_gm_032_the_very_tensor_and_its_complete_gradient_once(shape, dtype):
     close(calls[1][1], np.full(shape, 3, dtype))  # this backward's, not what .grad has summed
 
 
-def test_gm_032_callbacks_chain_and_the_last_result_goes_to_grad():
+def test_callbacks_chain_and_the_last_result_goes_to_grad():
     x, seen = tensor([1.0, 2.0]), []
 
     def first(t, g):
@@ -61,7 +61,7 @@ def test_gm_032_callbacks_chain_and_the_last_result_goes_to_grad():
     check_grad(x, 14.0)
 
 
-def test_gm_032_the_raw_gradient_goes_upstream():
+def test_the_raw_gradient_goes_upstream():
     a = tensor([1.0, 2.0])
     gm = GradManager().attach(a)
     with gm:
@@ -72,7 +72,7 @@ def test_gm_032_the_raw_gradient_goes_upstream():
     check_grad(a, 15.0)
 
 
-def test_gm_032_the_result_is_added_to_what_grad_was():
+def test_the_result_is_added_to_what_grad_was():
     x = tensor([1.0, 2.0])
     x.grad = kept = tensor([100.0, 200.0])
     gm = GradManager().attach(x, lambda t, g: g * 2.0)
@@ -82,7 +82,7 @@ def test_gm_032_the_result_is_added_to_what_grad_was():
     close(kept, [100.0, 200.0])
 
 
-def test_gm_032_changing_the_gradient_in_place_changes_neither_other_gradients_nor_upstream():
+def test_changing_the_gradient_in_place_changes_neither_other_gradients_nor_upstream():
     a, b = tensor([1.0, 2.0]), tensor([3.0, 4.0])
     gm = GradManager().attach(a)
 
@@ -99,7 +99,7 @@ def test_gm_032_changing_the_gradient_in_place_changes_neither_other_gradients_n
     check_grad(a, 1.0)
 
 
-def test_gm_032_a_callback_may_keep_the_gradient_it_gets():
+def test_a_callback_may_keep_the_gradient_it_gets():
     x, kept = tensor([1.0, 2.0]), []
     gm = GradManager().attach(x, lambda t, g: kept.append(g))
     with gm:
@@ -113,7 +113,7 @@ def test_gm_032_a_callback_may_keep_the_gradient_it_gets():
 # ---- 33: what a callback may return --------------------------------------------------------------
 
 
-def test_gm_033_none_means_unchanged():
+def test_none_means_unchanged():
     x, seen = tensor([1.0, 2.0]), []
     chain = [lambda t, g: g * 2.0, lambda t, g: None, lambda t, g: seen.append(g.numpy())]
     gm = GradManager().attach(x, chain)
@@ -147,7 +147,7 @@ WRONG = {
 
 @pytest.mark.parametrize("deferred", [False, True])
 @pytest.mark.parametrize("bad", WRONG.values(), ids=WRONG)
-def test_gm_033_another_type_shape_or_dtype_raises_and_names_the_callback(bad, deferred):
+def test_another_type_shape_or_dtype_raises_and_names_the_callback(bad, deferred):
     x = tensor([1.0, 2.0])
 
     def my_reduction(t, g):
@@ -161,7 +161,7 @@ def test_gm_033_another_type_shape_or_dtype_raises_and_names_the_callback(bad, d
         assert not gm.is_recording
 
 
-def test_gm_033_the_message_names_the_one_that_was_wrong():
+def test_the_message_names_the_one_that_was_wrong():
     x = tensor([1.0, 2.0])
 
     def good_one(t, g):
@@ -179,7 +179,7 @@ def test_gm_033_the_message_names_the_one_that_was_wrong():
     assert "good_one" not in str(e.value)
 
 
-def test_gm_033_a_callable_object_is_named_by_its_class():
+def test_a_callable_object_is_named_by_its_class():
     class Reduce:
         def __call__(self, t, g):
             return g[0]
@@ -190,7 +190,7 @@ def test_gm_033_a_callable_object_is_named_by_its_class():
         gm.backward(x * 3.0)
 
 
-def test_gm_033_a_future_defers():
+def test_a_future_defers():
     x, y = tensor([1.0, 2.0]), tensor(3.0)
     gm = GradManager().attach(x, lambda t, g: later(g * 2.0)).attach(y, lambda t, g: later(None))
     with gm:
@@ -199,7 +199,7 @@ def test_gm_033_a_future_defers():
     check_grad(y, 3.0)  # also a deferred None means unchanged
 
 
-def test_gm_033_a_future_is_resolved_after_the_after_backward_callbacks():
+def test_a_future_is_resolved_after_the_after_backward_callbacks():
     """As an all-reduce in buckets does: the last bucket is sent when the sweep is over."""
     x, y, bucket, log = tensor([1.0, 2.0]), tensor(3.0), [], []
 
@@ -228,7 +228,7 @@ def test_gm_033_a_future_is_resolved_after_the_after_backward_callbacks():
     assert log == ["send", "asked", "asked"] * 2
 
 
-def test_gm_033_a_future_of_a_real_thread():
+def test_a_future_of_a_real_thread():
     x, y = tensor([1.0, 2.0]), tensor(3.0)
     with ThreadPoolExecutor(2) as pool:
         gm = GradManager().attach([x, y], lambda t, g: pool.submit(lambda: g * 2.0))
@@ -238,7 +238,7 @@ def test_gm_033_a_future_of_a_real_thread():
     check_grad(y, 6.0)
 
 
-def test_gm_033_upstream_does_not_wait_for_a_future():
+def test_upstream_does_not_wait_for_a_future():
     a = tensor([1.0, 2.0])
     gm = GradManager().attach(a)
     with gm:
@@ -252,7 +252,7 @@ def test_gm_033_upstream_does_not_wait_for_a_future():
 # ---- 34: what a callback may do ------------------------------------------------------------------
 
 
-def test_gm_034_a_callback_may_use_a_new_manager():
+def test_a_callback_may_use_a_new_manager():
     x = tensor([1.0, 2.0])
 
     def callback(t, g):
@@ -267,7 +267,7 @@ def test_gm_034_a_callback_may_use_a_new_manager():
     check_grad(x, [4.0, 8.0])
 
 
-def test_gm_034_a_callback_may_attach_its_own_tensor_to_a_new_manager():
+def test_a_callback_may_attach_its_own_tensor_to_a_new_manager():
     x, found = tensor([1.0, 2.0]), []
 
     def callback(t, g):
@@ -283,7 +283,7 @@ def test_gm_034_a_callback_may_attach_its_own_tensor_to_a_new_manager():
     check_grad(x, [2.0, 4.0])
 
 
-def test_gm_034_a_callback_may_use_the_other_managers():
+def test_a_callback_may_use_the_other_managers():
     x, u, v = tensor(2.0), tensor(3.0), tensor(5.0)
     outer, inner, gm = GradManager().attach(u), GradManager().attach(v), GradManager()
 
@@ -302,7 +302,7 @@ def test_gm_034_a_callback_may_use_the_other_managers():
     check_grad(v, 6.0)
 
 
-def test_gm_034_a_callback_may_update_tensors_that_the_sweep_still_needs():
+def test_a_callback_may_update_tensors_that_the_sweep_still_needs():
     """As an optimizer does that is fused with the reverse sweep."""
     a, b, c = 2.0, 3.0, 5.0
     x, v, w = tensor(a), tensor(b), tensor(c)
@@ -321,7 +321,7 @@ def test_gm_034_a_callback_may_update_tensors_that_the_sweep_still_needs():
     check_grad(w, a * b * b)
 
 
-def test_gm_034_its_operations_are_recorded_by_outer_managers():
+def test_its_operations_are_recorded_by_outer_managers():
     x = tensor(3.0)
     outer, gm = GradManager().attach(x), GradManager()
     gm.attach(x, lambda t, g: g * t)
@@ -334,7 +334,7 @@ def test_gm_034_its_operations_are_recorded_by_outer_managers():
     check_grad(x, 12.0)
 
 
-def test_gm_034_also_what_comes_by_a_future():
+def test_also_what_comes_by_a_future():
     x = tensor(3.0)
     outer, gm = GradManager().attach(x), GradManager()
     gm.attach(x, lambda t, g: later(g * t))
@@ -347,7 +347,7 @@ def test_gm_034_also_what_comes_by_a_future():
 
 
 @pytest.mark.parametrize("relation", ["peer", "inner"])
-def test_gm_034_and_by_no_other(relation):
+def test_and_by_no_other(relation):
     x, made = tensor(3.0), []
     gm, other = GradManager(), GradManager().attach(x)
     gm.attach(x, lambda t, g: made.append(t * 5.0))
@@ -362,7 +362,7 @@ def test_gm_034_and_by_no_other(relation):
     assert x.grad is None
 
 
-def test_gm_034_the_own_manager_does_not_record_its_callback():
+def test_the_own_manager_does_not_record_its_callback():
     x, made = tensor(3.0), []
     gm = GradManager().attach(x, lambda t, g: made.append(t * 5.0))
     with gm:
@@ -375,7 +375,7 @@ def test_gm_034_the_own_manager_does_not_record_its_callback():
     check_grad(x, 6.0)
 
 
-def test_gm_034_after_backward_callbacks_may_do_the_same():
+def test_after_backward_callbacks_may_do_the_same():
     x, u = tensor(2.0), tensor(3.0)
     outer, gm = GradManager().attach(u), GradManager().attach(x)
     made = []
@@ -390,7 +390,7 @@ def test_gm_034_after_backward_callbacks_may_do_the_same():
 # ---- 35: after_backward --------------------------------------------------------------------------
 
 
-def test_gm_035_a_callback_without_arguments_for_every_later_backward():
+def test_a_callback_without_arguments_for_every_later_backward():
     x, log = tensor(2.0), []
     gm = GradManager().attach(x)
     with gm:
@@ -404,7 +404,7 @@ def test_gm_035_a_callback_without_arguments_for_every_later_backward():
             assert log == [1, 2] * n
 
 
-def test_gm_035_also_for_a_backward_without_seed_and_not_for_release():
+def test_also_for_a_backward_without_seed_and_not_for_release():
     log = []
     gm = GradManager().after_backward(lambda: log.append("after"))
     with gm:
@@ -417,7 +417,7 @@ def test_gm_035_also_for_a_backward_without_seed_and_not_for_release():
     assert log == ["after"]
 
 
-def test_gm_035_registered_while_recording_it_counts_at_once():
+def test_registered_while_recording_it_counts_at_once():
     x, log = tensor(2.0), []
     gm = GradManager().attach(x)
     with gm:
@@ -427,7 +427,7 @@ def test_gm_035_registered_while_recording_it_counts_at_once():
     assert log == ["after"]
 
 
-def test_gm_035_it_runs_for_its_own_manager_only():
+def test_it_runs_for_its_own_manager_only():
     x, log = tensor(2.0), []
     outer, inner = GradManager().attach(x), GradManager().attach(x)
     outer.after_backward(lambda: log.append("outer"))

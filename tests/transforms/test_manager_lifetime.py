@@ -1,4 +1,4 @@
-"""How a recording frees what it holds, and how it ends (items 14 to 16 of its contract).
+"""How a recording frees what it holds, and how it ends.
 
 The cycle collector is off in every test of this file: whatever has to die must die by its last reference.
 """
@@ -19,7 +19,7 @@ from fgrad import GradManager, tensor
 # ---- 14: backward frees as it goes ---------------------------------------------------------------
 
 
-def test_gm_014_each_operation_is_freed_as_soon_as_its_reverse_step_is_done():
+def test_each_operation_is_freed_as_soon_as_its_reverse_step_is_done():
     """Between the steps of a chain exp, look, exp, look, ... the looks count what is still saved."""
     saved, alive = [], []
 
@@ -47,7 +47,7 @@ def test_gm_014_each_operation_is_freed_as_soon_as_its_reverse_step_is_done():
     assert not any(s() for s in saved)
 
 
-def test_gm_014_backward_needs_no_more_memory_than_forward():
+def test_backward_needs_no_more_memory_than_forward():
     x = tensor(np.full(100_000, 0.5))  # 0.8 MB
     gm = GradManager().attach(x)
     tracemalloc.start()
@@ -69,7 +69,7 @@ def test_gm_014_backward_needs_no_more_memory_than_forward():
 # ---- 15: long chains -----------------------------------------------------------------------------
 
 
-def test_gm_015_a_million_chained_operations():
+def test_a_million_chained_operations():
     x = tensor(1.0)
     gm = GradManager().attach(x)
     gm.record()
@@ -97,7 +97,7 @@ def handle_chain(x, n):
 
 @pytest.mark.parametrize("make", [chain, handle_chain])
 @pytest.mark.parametrize("death", ["output dropped", "released", "released then dropped", "manager dropped"])
-def test_gm_015_a_long_chain_dies_without_recursion_however_it_dies(make, death):
+def test_a_long_chain_dies_without_recursion_however_it_dies(make, death):
     x = tensor(1.0)
     gm = GradManager().attach(x)
     gm.record()
@@ -116,7 +116,7 @@ def test_gm_015_a_long_chain_dies_without_recursion_however_it_dies(make, death)
             del y
 
 
-def test_gm_015_a_long_chain_seen_by_two_managers():
+def test_a_long_chain_seen_by_two_managers():
     x = tensor(1.0)
     outer, inner = GradManager().attach(x), GradManager().attach(x)
     with outer, inner:
@@ -131,7 +131,7 @@ def test_gm_015_a_long_chain_seen_by_two_managers():
 # ---- 16: a manager dropped while recording -------------------------------------------------------
 
 
-def test_gm_016_a_manager_dropped_while_recording_is_collected_and_stops():
+def test_a_manager_dropped_while_recording_is_collected_and_stops():
     x = tensor([1.0, 2.0])
     gm = GradManager().attach(x)
     gm.record()
@@ -150,7 +150,7 @@ def test_gm_016_a_manager_dropped_while_recording_is_collected_and_stops():
     assert held() is None
 
 
-def test_gm_016_the_other_managers_go_on():
+def test_the_other_managers_go_on():
     x = tensor(3.0)
     outer, dropped, inner = (GradManager().attach(x) for _ in range(3))
     outer.record()
@@ -167,7 +167,7 @@ def test_gm_016_the_other_managers_go_on():
     close(x.grad, 6 * 9.0)
 
 
-def test_gm_016_another_manager_may_take_its_tensors_over():
+def test_another_manager_may_take_its_tensors_over():
     x = tensor(3.0)
     GradManager().attach(x).record()  # dropped at once
     gm = GradManager().attach(x)

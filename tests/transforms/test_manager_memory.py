@@ -1,4 +1,4 @@
-"""What a GradManager keeps alive and for how long (items 9 to 13 of its contract).
+"""What a GradManager keeps alive and for how long.
 
 The cycle collector is off in every test of this file: whatever has to die must die by its last reference.
 """
@@ -36,7 +36,7 @@ class SquareAndCube(fg.Function):
 # ---- 9: attached tensors are held weakly between recordings and strongly while recording ---------
 
 
-def test_gm_009_between_recordings_a_dead_tensor_takes_its_entry_with_it():
+def test_between_recordings_a_dead_tensor_takes_its_entry_with_it():
     def callback(t, g):
         return None
 
@@ -50,7 +50,7 @@ def test_gm_009_between_recordings_a_dead_tensor_takes_its_entry_with_it():
 
 
 @pytest.mark.parametrize("end", ["release", "backward", "exit"])
-def test_gm_009_while_recording_they_are_held_and_afterwards_no_more(end):
+def test_while_recording_they_are_held_and_afterwards_no_more(end):
     x, y, seen = tensor([1.0, 2.0]), tensor(1.0), []
     gm = GradManager().attach(x, lambda t, g: seen.append(g)).attach(y)
     x_alive, y_alive = ref(x), ref(y)
@@ -70,7 +70,7 @@ def test_gm_009_while_recording_they_are_held_and_afterwards_no_more(end):
     assert list(gm.attached_tensors()) == []
 
 
-def test_gm_009_a_tensor_attached_while_recording_is_held_at_once():
+def test_a_tensor_attached_while_recording_is_held_at_once():
     gm = GradManager()
     gm.record()
     x = tensor(1.0)
@@ -82,7 +82,7 @@ def test_gm_009_a_tensor_attached_while_recording_is_held_at_once():
     assert alive() is None
 
 
-def test_gm_009_a_new_tensor_at_the_address_of_a_dead_one_is_not_attached():
+def test_a_new_tensor_at_the_address_of_a_dead_one_is_not_attached():
     gm = GradManager()
     for _ in range(1000):
         x = tensor(1.0)
@@ -91,7 +91,7 @@ def test_gm_009_a_new_tensor_at_the_address_of_a_dead_one_is_not_attached():
         del x
 
 
-def test_gm_009_the_manager_does_not_outlive_its_user_because_of_a_tensor():
+def test_the_manager_does_not_outlive_its_user_because_of_a_tensor():
     x = tensor(1.0)
     gm = GradManager().attach(x)
     alive = ref(gm)
@@ -210,7 +210,7 @@ ROUNDS = [
 
 
 @pytest.mark.parametrize("a_round", ROUNDS, ids=lambda f: f.__name__)
-def test_gm_010_a_thousand_rounds_leave_no_cycle_and_no_growth(a_round):
+def test_a_thousand_rounds_leave_no_cycle_and_no_growth(a_round):
     x, w = tensor(np.linspace(-1, 1, 600).reshape(20, 30)), tensor(np.linspace(0, 1, 600).reshape(30, 20))
     gm = GradManager().attach([x, w])
     for _ in range(2500):
@@ -228,7 +228,7 @@ def test_gm_010_a_thousand_rounds_leave_no_cycle_and_no_growth(a_round):
     assert gc.collect() == 0, "no garbage that only the cycle collector can free"
 
 
-def test_gm_010_an_abandoned_graph_dies_with_its_last_output():
+def test_an_abandoned_graph_dies_with_its_last_output():
     x = tensor(np.ones(3))
     gm = GradManager().attach(x)
     with gm:
@@ -250,7 +250,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_gm_011_nothing_saved_outlives_the_recording_although_outputs_do(end):
+def test_nothing_saved_outlives_the_recording_although_outputs_do(end):
     x, w = tensor([1.0, 2.0]), tensor([3.0, 4.0])
     gm = GradManager().attach([x, w])
     gm.__enter__()
@@ -275,7 +275,7 @@ def test_gm_011_nothing_saved_outlives_the_recording_although_outputs_do(end):
     assert not any(tracked(t) for t in outputs)
 
 
-def test_gm_011_an_exception_in_the_body_frees_it_all_too():
+def test_an_exception_in_the_body_frees_it_all_too():
     x = tensor([1.0, 2.0])
     outputs, saved = [], []
 
@@ -294,7 +294,7 @@ def test_gm_011_an_exception_in_the_body_frees_it_all_too():
     assert not tracked(outputs[0])
 
 
-def test_gm_011_an_outer_manager_keeps_what_it_needs_itself():
+def test_an_outer_manager_keeps_what_it_needs_itself():
     x, w = tensor([1.0, 2.0]), tensor([3.0, 4.0])
     outer, inner = GradManager().attach(w), GradManager().attach([x, w])
     with outer:
@@ -313,7 +313,7 @@ def test_gm_011_an_outer_manager_keeps_what_it_needs_itself():
 # ---- 12: dead operations drop off the tape -------------------------------------------------------
 
 
-def test_gm_012_a_hundred_thousand_dead_operations_leave_memory_flat():
+def test_a_hundred_thousand_dead_operations_leave_memory_flat():
     x, n = tensor(np.ones(1000)), 100_000
     gm = GradManager().attach(x)
     with gm:
@@ -339,7 +339,7 @@ def test_gm_012_a_hundred_thousand_dead_operations_leave_memory_flat():
     close(x.grad, np.full(1000, np.e))
 
 
-def test_gm_012_what_they_saved_goes_at_once():
+def test_what_they_saved_goes_at_once():
     x = tensor([1.0, 2.0])
     with GradManager().attach(x):
         rule = Square()
@@ -354,7 +354,7 @@ def test_gm_012_what_they_saved_goes_at_once():
         assert saved() is None
 
 
-def test_gm_012_the_other_output_keeps_an_operation_alive():
+def test_the_other_output_keeps_an_operation_alive():
     x = tensor([1.0, 2.0])
     gm = GradManager().attach(x)
     with gm:
@@ -375,7 +375,7 @@ def test_gm_012_the_other_output_keeps_an_operation_alive():
         assert saved() is None
 
 
-def test_gm_012_overwriting_a_handle_kills_the_operation_behind_it():
+def test_overwriting_a_handle_kills_the_operation_behind_it():
     x, w = tensor([1.0, 2.0]), tensor([3.0, 4.0])
     with GradManager().attach([x, w]):
         h = np.exp(x)
@@ -387,7 +387,7 @@ def test_gm_012_overwriting_a_handle_kills_the_operation_behind_it():
         assert saved() is None
 
 
-def test_gm_012_an_exception_between_leaves_no_dead_operation_behind():
+def test_an_exception_between_leaves_no_dead_operation_behind():
     x = tensor([1.0, 2.0])
     gm = GradManager().attach(x)
     with gm:
@@ -428,7 +428,7 @@ NEEDS_NO_INPUT = {
 
 
 @pytest.mark.parametrize("f", NEEDS_NO_INPUT.values(), ids=NEEDS_NO_INPUT)
-def test_gm_013_a_rule_does_not_keep_an_input_it_does_not_need(f):
+def test_a_rule_does_not_keep_an_input_it_does_not_need(f):
     x = tensor(CONSTANT)
     gm = GradManager().attach(x)
     with gm:
@@ -447,7 +447,7 @@ def test_gm_013_a_rule_does_not_keep_an_input_it_does_not_need(f):
         close(x.grad.numpy()[i], np.array((up - down) / (2 * step)), rtol=1e-6)
 
 
-def test_gm_013_multiply_keeps_both_factors_only_where_both_sides_are_tracked():
+def test_multiply_keeps_both_factors_only_where_both_sides_are_tracked():
     x, w = tensor([1.0, 2.0]), tensor([3.0, 4.0])
     gm = GradManager().attach([x, w])
     with gm:
@@ -476,7 +476,7 @@ UNARY_AND_MORE = {
 
 
 @pytest.mark.parametrize("f", UNARY_AND_MORE.values(), ids=UNARY_AND_MORE)
-def test_gm_013_no_rule_keeps_the_handle(f):
+def test_no_rule_keeps_the_handle(f):
     x = tensor(CONSTANT)
     with GradManager().attach(x):
         a = x * 2.0
@@ -487,7 +487,7 @@ def test_gm_013_no_rule_keeps_the_handle(f):
         assert tracked(y)
 
 
-def test_gm_013_nor_the_handle_of_its_output():
+def test_nor_the_handle_of_its_output():
     x = tensor(CONSTANT)
     with GradManager().attach(x):
         y = np.exp(x)

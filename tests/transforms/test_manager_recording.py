@@ -1,4 +1,4 @@
-"""When a GradManager records, and what a recording is made of (items 17 to 21 of its contract)."""
+"""When a GradManager records, and what a recording is made of."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def no_gradient(gm, y, x):
 # ---- 17: record and with -------------------------------------------------------------------------
 
 
-def test_gm_017_record_while_recording_raises_and_changes_nothing():
+def test_record_while_recording_raises_and_changes_nothing():
     x, calls = tensor([1.0, 2.0]), []
     gm = GradManager().attach(x, lambda t, g: calls.append(g))
     gm.record()
@@ -44,7 +44,7 @@ def test_gm_017_record_while_recording_raises_and_changes_nothing():
     assert len(calls) == 1
 
 
-def test_gm_017_record_while_recording_in_another_thread_raises_too():
+def test_record_while_recording_in_another_thread_raises_too():
     x = tensor([1.0, 2.0])
     gm = GradManager().attach(x)
     gm.record()
@@ -55,7 +55,7 @@ def test_gm_017_record_while_recording_in_another_thread_raises_too():
     close(x.grad, [2.0, 4.0])
 
 
-def test_gm_017_the_block_records_yields_the_manager_and_releases():
+def test_the_block_records_yields_the_manager_and_releases():
     gm = GradManager()
     with gm as yielded:
         assert yielded is gm
@@ -68,7 +68,7 @@ class Stop(BaseException):
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, RuntimeError, StopIteration, KeyboardInterrupt, Stop])
-def test_gm_017_the_block_releases_and_never_swallows_an_exception(kind):
+def test_the_block_releases_and_never_swallows_an_exception(kind):
     x, error = tensor(1.0), kind("mine")
     gm = GradManager().attach(x)
     with pytest.raises(kind) as e, gm:
@@ -81,7 +81,7 @@ def test_gm_017_the_block_releases_and_never_swallows_an_exception(kind):
     close(x.grad, 3.0)
 
 
-def test_gm_017_the_block_releases_on_return_break_and_close():
+def test_the_block_releases_on_return_break_and_close():
     gm = GradManager()
 
     def returns():
@@ -106,7 +106,7 @@ def test_gm_017_the_block_releases_on_return_break_and_close():
 
 
 @pytest.mark.parametrize("end", ["release", "backward", "backward without seed"])
-def test_gm_017_the_block_may_end_its_recording_itself(end):
+def test_the_block_may_end_its_recording_itself(end):
     x = tensor(1.0)
     gm = GradManager().attach(x)
     with gm:
@@ -119,7 +119,7 @@ def test_gm_017_the_block_may_end_its_recording_itself(end):
     assert not gm.is_recording
 
 
-def test_gm_017_entering_twice_raises_and_the_first_block_goes_on():
+def test_entering_twice_raises_and_the_first_block_goes_on():
     x = tensor(3.0)
     gm = GradManager().attach(x)
     with gm:
@@ -134,7 +134,7 @@ def test_gm_017_entering_twice_raises_and_the_first_block_goes_on():
 # ---- 18: release ---------------------------------------------------------------------------------
 
 
-def test_gm_018_release_is_legal_at_any_time_and_idempotent():
+def test_release_is_legal_at_any_time_and_idempotent():
     x = tensor(1.0)
     gm = GradManager()
     gm.release()
@@ -158,7 +158,7 @@ def test_gm_018_release_is_legal_at_any_time_and_idempotent():
 
 
 @pytest.mark.parametrize("place", ["callback", "after_backward", "rule", "callback of an inner backward"])
-def test_gm_018_release_inside_the_own_backward_raises_and_does_no_harm(place):
+def test_release_inside_the_own_backward_raises_and_does_no_harm(place):
     x, tried = tensor([1.0, 2.0]), []
     gm = GradManager()
 
@@ -193,7 +193,7 @@ def test_gm_018_release_inside_the_own_backward_raises_and_does_no_harm(place):
     gm.release()
 
 
-def test_gm_018_an_uncaught_release_inside_backward_fails_that_backward_only():
+def test_an_uncaught_release_inside_backward_fails_that_backward_only():
     x = tensor(1.0)
     gm = GradManager().attach(x)
     gm.after_backward(gm.release)
@@ -205,7 +205,7 @@ def test_gm_018_an_uncaught_release_inside_backward_fails_that_backward_only():
 
 
 @pytest.mark.parametrize("order", ["outer", "inner", "peer"])
-def test_gm_018_another_manager_may_be_released_inside_backward(order):
+def test_another_manager_may_be_released_inside_backward(order):
     x, w = tensor(2.0), tensor(3.0)
     gm, other = GradManager(), GradManager().attach(w)
     gm.attach(x, lambda t, g: other.release())
@@ -224,7 +224,7 @@ def test_gm_018_another_manager_may_be_released_inside_backward(order):
 # ---- 19: again -----------------------------------------------------------------------------------
 
 
-def test_gm_019_after_backward_the_manager_may_record_again_at_once():
+def test_after_backward_the_manager_may_record_again_at_once():
     x = tensor([1.0, 2.0])
     gm = GradManager().attach(x)
     for n in (1, 2, 3):
@@ -233,7 +233,7 @@ def test_gm_019_after_backward_the_manager_may_record_again_at_once():
         close(x.grad, [3.0 * n, 3.0 * n])
 
 
-def test_gm_019_also_inside_its_own_block():
+def test_also_inside_its_own_block():
     x = tensor([1.0, 2.0])
     gm = GradManager().attach(x)
     with gm:
@@ -251,7 +251,7 @@ def test_gm_019_also_inside_its_own_block():
         no_gradient(gm, y, x)
 
 
-def test_gm_019_also_a_block_inside_the_block():
+def test_also_a_block_inside_the_block():
     x = tensor(2.0)
     gm = GradManager().attach(x)
     with gm:
@@ -265,7 +265,7 @@ def test_gm_019_also_a_block_inside_the_block():
 # ---- 20: what a recording knows ------------------------------------------------------------------
 
 
-def test_gm_020_values_made_before_this_recording_are_constants():
+def test_values_made_before_this_recording_are_constants():
     x = tensor([1.0, 2.0])
     gm = GradManager().attach(x)
     before = x * x
@@ -276,7 +276,7 @@ def test_gm_020_values_made_before_this_recording_are_constants():
 
 @pytest.mark.parametrize("end", ["release", "backward"])
 @pytest.mark.parametrize("other", [True, False])
-def test_gm_020_values_made_in_another_recording_are_constants(end, other):
+def test_values_made_in_another_recording_are_constants(end, other):
     x = tensor([1.0, 2.0])
     gm = GradManager().attach(x)
     first = GradManager().attach(x) if other else gm
@@ -290,7 +290,7 @@ def test_gm_020_values_made_in_another_recording_are_constants(end, other):
     close(x.grad, [1.0, 4.0])
 
 
-def test_gm_020_a_gradient_of_another_recording_is_a_constant():
+def test_a_gradient_of_another_recording_is_a_constant():
     x = tensor([1.0, 2.0])
     gm = GradManager().attach(x)
     with gm:
@@ -301,7 +301,7 @@ def test_gm_020_a_gradient_of_another_recording_is_a_constant():
     close(x.grad, [2.0, 4.0])
 
 
-def test_gm_020_an_inner_recording_takes_what_the_outer_one_had_as_constant():
+def test_an_inner_recording_takes_what_the_outer_one_had_as_constant():
     x = tensor([1.0, 2.0])
     outer, inner = GradManager().attach(x), GradManager().attach(x)
     with outer:
@@ -315,7 +315,7 @@ def test_gm_020_an_inner_recording_takes_what_the_outer_one_had_as_constant():
     close(x.grad, [3.0, 12.0])
 
 
-def test_gm_020_nothing_of_a_discarded_recording_comes_back():
+def test_nothing_of_a_discarded_recording_comes_back():
     x = tensor(2.0)
     gm = GradManager().attach(x)
     gm.record()
@@ -331,7 +331,7 @@ def test_gm_020_nothing_of_a_discarded_recording_comes_back():
 # ---- 21: threads and tasks -----------------------------------------------------------------------
 
 
-def test_gm_021_a_thread_is_not_recorded_by_the_tape_of_another():
+def test_a_thread_is_not_recorded_by_the_tape_of_another():
     x, w = tensor(2.0), tensor(3.0)
     gm = GradManager().attach([x, w])
     with gm:
@@ -344,7 +344,7 @@ def test_gm_021_a_thread_is_not_recorded_by_the_tape_of_another():
         no_gradient(gm, in_thread(lambda: x * 2.0), x)
 
 
-def test_gm_021_recordings_in_two_threads_do_not_see_each_other():
+def test_recordings_in_two_threads_do_not_see_each_other():
     x, b = tensor(2.0), tensor(3.0)
     here, there = GradManager().attach(x), GradManager().attach(b)
 
@@ -362,7 +362,7 @@ def test_gm_021_recordings_in_two_threads_do_not_see_each_other():
     assert x.grad is None
 
 
-def test_gm_021_both_recording_at_the_same_time():
+def test_both_recording_at_the_same_time():
     """Each thread records, waits for the other, computes with what the other tracks, differentiates."""
     barrier, made, errors = threading.Barrier(2, timeout=60), {}, []
     xs = [tensor(2.0), tensor(3.0)]
@@ -403,7 +403,7 @@ def record_then_attach(gm, x):
 
 @pytest.mark.parametrize("start", [attach_then_record, record_then_attach])
 @pytest.mark.parametrize("start_here", [attach_then_record, record_then_attach])
-def test_gm_021_one_tensor_cannot_be_recorded_by_managers_in_two_threads(start_here, start):
+def test_one_tensor_cannot_be_recorded_by_managers_in_two_threads(start_here, start):
     x, w = tensor(2.0), tensor(3.0)
     here, there = GradManager(), GradManager()
     start_here(here, x)
@@ -423,7 +423,7 @@ def test_gm_021_one_tensor_cannot_be_recorded_by_managers_in_two_threads(start_h
     close(w.grad, 2.0)
 
 
-def test_gm_021_a_record_refused_for_that_reason_leaves_the_manager_idle():
+def test_a_record_refused_for_that_reason_leaves_the_manager_idle():
     x = tensor(2.0)
     there = GradManager().attach(x)
     with GradManager().attach(x) as here:
@@ -441,7 +441,7 @@ def test_gm_021_a_record_refused_for_that_reason_leaves_the_manager_idle():
     close(x.grad, 8.0)
 
 
-def test_gm_021_an_attach_refused_for_that_reason_changes_nothing():
+def test_an_attach_refused_for_that_reason_changes_nothing():
     x, w = tensor(2.0), tensor(3.0)
     there = GradManager()
     with GradManager().attach(x):
@@ -457,7 +457,7 @@ def test_gm_021_an_attach_refused_for_that_reason_changes_nothing():
         in_thread(thread)
 
 
-def test_gm_021_managers_of_one_thread_may_share_a_tensor():
+def test_managers_of_one_thread_may_share_a_tensor():
     x = tensor(2.0)
     outer, inner = GradManager().attach(x), GradManager().attach(x)
     with outer, inner:
@@ -467,7 +467,7 @@ def test_gm_021_managers_of_one_thread_may_share_a_tensor():
     close(x.grad, 8.0)
 
 
-def test_gm_021_a_task_is_not_recorded_by_the_tape_of_its_parent():
+def test_a_task_is_not_recorded_by_the_tape_of_its_parent():
     x = tensor(2.0)
     gm = GradManager().attach(x)
 
