@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fgrad.compiler.decompose import Plain, decompose
-from fgrad.compiler.fuse import Call, Nest
+from fgrad.compiler.fuse import Call, Nest, fuse
 from fgrad.core import control_flow
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Equation, Program, Var, aval_out
@@ -121,16 +121,28 @@ def dying(
     return found
 
 
-class Slots:
-    """Hands out slots: the numbers of what arrays there are when a program runs."""
+class Plan:
+    """A program laid out: its inputs and outputs, and the slots of what arrays there are when it runs."""
 
     align: int  # of what the place of a buffer is a multiple
     slots: list[Buffer | None]
     constants: dict[int, Buffer]
+    program: Program
+    inputs: list[Var]
+    outputs: list[Var]
+    donations: dict[int, int]  # output -> the input in whose memory it lies
 
-    def __init__(self) -> None:
+    def __init__(self, plain: Plain) -> None:
         self.slots = []  # None for those of arguments
         self.constants = {}
+        self.program = plain.program
+        self.inputs = [v for v in plain.program.inputs if v not in plain.constants]
+        self.outputs = computed(plain.program)
+
+    def donate(self, block: Block) -> None:
+        """Note which outputs lie in the memory of inputs."""
+        heir = block.heirs
+        self.donations = {self.outputs.index(heir[v]): i for i, v in enumerate(self.inputs) if v in heir}
 
     def plain(self, program: Program) -> Plain:
         """Return a program with its composite primitives written out."""
@@ -154,6 +166,95 @@ class Slots:
             self.constants[id(x)] = Buffer(0, aval_of(x))
             self.constants[id(x)].array = x
         return self.slot(self.constants[id(x)])
+
+
+class Block:
+    """A program inside of a plan.
+
+    Args:
+        plan: to which it belongs.
+        plain: the program, decomposed.
+        known: the slots of inputs and outputs.
+        free: outputs whose memory is there from the start, so that other values may lie in it.
+    """
+
+    plan: Any
+    plain: Plain
+    known: dict[Any, int]
+    bound: set[Any]  # what has a slot, and is not free
+    steps: list[Nest | Call]
+    heirs: dict[Var, Var]
+    inner: dict[int, Any]  # loops and branches, by the number of their step
+    buffers: list[Buffer]  # that lie in the arena of this block
+
+    def __init__(self, plan: Any, plain: Plain, known: dict[Any, int], free: Iterable[Var] = ()) -> None:
+        self.plan, self.plain, self.known = plan, plain, known
+        known |= {v: plan.constant(x) for v, x in plain.constants.items()}
+        self.bound = known.keys() - set(free)
+        self.steps, self.makers = fuse(plain.program, plain.constants)
+        self.nests = {i: s for i, s in enumerate(self.steps) if isinstance(s, Nest)}
+        self.calls = {i: s.equation for i, s in enumerate(self.steps) if isinstance(s, Call)}
+        self.inner, self.buffers = {}, []
+
+    def share(
+        self,
+        loads: Mapping[int, Collection[Var]],
+        apart: set[Var],
+        donated: Collection[Var],
+        alone: Container[int],
+    ) -> set[Var]:
+        """Let nests write where values lie that die in them; return what anybody needs.
+
+        Args:
+            loads: what the kernels of each nest read.
+            apart: values whose place something else than kernels decides.
+            donated: inputs in whose memory outputs may lie.
+            alone: the nests that may: one kernel after the other would read what the first has overwritten.
+        """
+        outputs = {y for y in self.plain.program.outputs if isinstance(y, Var)}
+        asked = {*outputs, *self.plain.checks}
+        asked.update(a for e in self.calls.values() for a in e.args if isinstance(a, Var))
+        needed = asked.union(*loads.values())
+        lasting = {*outputs, *self.plain.checks, *apart, *self.bound.difference(donated)}
+        last = dying(self.steps, loads, donated, lasting)
+        free = needed - apart - self.bound
+        for i, nest in self.nests.items():
+            if i in alone:
+                outside = asked.union(*(vs for k, vs in loads.items() if k != i))
+                own = {r.var for r in nest.roots if r.var in needed and r.var not in outside}
+                nest.share(own, {v: free & outputs if v in donated else free for v in last[i]})
+        self.heirs = heirs(self.steps)
+        return needed
+
+    def of_kernels(self, i: int) -> Iterable[Any]:
+        """Return the buffers of the kernels of a nest."""
+        raise NotImplementedError
+
+    def made(self, v: Any) -> Buffer:
+        """Return memory for a value."""
+        raise NotImplementedError
+
+    def touched(self) -> list[list[Any]]:
+        """Return what each step reads and makes."""
+        found: list[list[Any]] = []
+        for i, s in enumerate(self.steps):
+            arenas = [self.inner[i].arena] if i in self.inner else []
+            found.append([*variables(s.equation), *arenas] if isinstance(s, Call) else [*self.of_kernels(i)])
+        return found
+
+    def place(self) -> int:
+        """Give every buffer its place; return how many bytes they take."""
+        touched = [[self.heirs.get(v, v) for v in vs] for vs in self.touched()]
+        lives = {v: life for v, life in lifetimes(touched).items() if v not in self.known}
+        buffers = {v: v if isinstance(v, Buffer) else self.made(v) for v in lives}
+        offsets, size = packed(lives, {v: b.size for v, b in buffers.items()}, self.plan.align)
+        for v, b in buffers.items():
+            b.offset = offsets[v]
+            self.buffers.append(b)
+            if b is not v:
+                self.known[v] = self.plan.slot(b)
+        self.known |= {v: self.known[r] for v, r in self.heirs.items() if v not in self.known}
+        return size
 
 
 def computed(program: Program) -> list[Var]:

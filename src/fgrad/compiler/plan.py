@@ -1,7 +1,7 @@
 """The plan of a program: the place of every buffer, and the bytecode that computes it.
 
 A block is a straight piece of a program: nests, products of matrices, loops and branches (which hold
-blocks of their own), and calls of rows that only Python computes.
+blocks of their own), and calls of primitives that only Python computes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from fgrad.compiler import (
 )
 from fgrad.compiler.decompose import Plain, decompose
 from fgrad.compiler.emit import Kernel, Part, combine, emit
-from fgrad.compiler.fuse import Call, Nest, fuse
-from fgrad.compiler.layout import Buffer, computed, dying, heirs, lifetimes, packed, variables
+from fgrad.compiler.fuse import Call, Nest
+from fgrad.compiler.layout import Buffer, variables
 from fgrad.compiler.library import FAULTS, Launch, fails, is_native, launch, pending
 from fgrad.compiler.pairs import in_pairs, is_pair
 from fgrad.core import control_flow
@@ -87,7 +87,7 @@ def _content(buffer: Buffer) -> np.ndarray[Any, Any] | slice | stacks.Stack:
     return slice(buffer.start, buffer.start + buffer.size) if buffer.array is None else buffer.array
 
 
-class Plan(layout.Slots):
+class Plan(layout.Plan):
     """A program laid out: slots, arena, table, steps; where `has_faults`, the last output says what failed.
 
     Args:
@@ -98,19 +98,14 @@ class Plan(layout.Slots):
         donated: inputs in whose memory outputs may lie: of which `donations` tells output -> input.
     """
 
-    program: Program
     doubts: tuple[Any, ...]
-    inputs: list[Var]
     faults: int
     block: Block
-    donations: dict[int, int]
     size: int
     results: list[int | None]
     table: vm.Assembler
     has_faults: bool
     align = ALIGN
-
-    outputs: list[Var]
 
     def __init__(
         self,
@@ -121,19 +116,15 @@ class Plan(layout.Slots):
         alone: bool = True,
         donated: Collection[int] = (),
     ) -> None:
-        super().__init__()
-        self.kernels: list[Kernel] = []
         plain = decompose(in_pairs(program))
-        self.program = plain.program
+        super().__init__(plain)
+        self.kernels: list[Kernel] = []
         results = plain.program.outputs[: len(plain.program.outputs) - doubts]
         self.doubts = plain.program.outputs[len(results) :]
-        self.inputs = [v for v in plain.program.inputs if v not in plain.constants]
-        self.outputs = computed(plain.program)
         known = {v: self.argument() for v in (*self.inputs, *self.outputs)}
         self.faults = self.argument()
         self.block = Block(self, plain, known, [self.inputs[i] for i in donated])
-        heir = self.block.heirs
-        self.donations = {self.outputs.index(heir[v]): i for i, v in enumerate(self.inputs) if v in heir}
+        self.donate(self.block)
         self._speak_of(program)
         self.size = self.block.size
         self.results = [self.block.known[y] if isinstance(y, Var) else None for y in results]
@@ -209,7 +200,7 @@ class Plan(layout.Slots):
         return not any(mark.step for mark in self.marks)
 
 
-class Block:
+class Block(layout.Block):
     """A program inside of a plan.
 
     Args:
@@ -219,35 +210,49 @@ class Block:
         donated: inputs in whose memory outputs may lie.
     """
 
-    known: dict[Var, int]
     plan: Plan
-    plain: Plain
-    steps: list[Nest | Call]
     kernels: dict[int, list[Kernel]]
-    heirs: dict[Var, Var]
     inner: dict[int, Inner]
     size: int
 
     def __init__(self, plan: Plan, plain: Plain, known: dict[Var, int], donated: Sequence[Var] = ()) -> None:
-        self.plan, self.plain, self.known = plan, plain, known
         known[FAULTS] = plan.faults
-        for v, x in plain.constants.items():
-            known[v] = plan.constant(x)
-        self.steps, makers = fuse(plain.program, plain.constants)
-        # the memory of results is there from the start, that of a loop's is not always
-        self.kernels = _kernels(self.steps, makers, plain, known.keys() - set(plan.outputs), donated)
-        self.heirs = heirs(self.steps)
+        super().__init__(plan, plain, known, plan.outputs)  # the memory of a loop's is not always there
+        self.kernels = self._kernels(donated)
         plan.kernels += [k for ks in self.kernels.values() for k in ks]
-        self.inner = self._inner({i: s.equation for i, s in enumerate(self.steps) if isinstance(s, Call)})
+        self.inner = self._inner(self.calls)
         self.stacked: dict[Var, Rows] = {}
-        self.size = self._place()
+        self.size = self.place()
+
+    def _kernels(self, donated: Sequence[Var]) -> dict[int, list[Kernel]]:
+        """Return the kernels of each nest; a root that nobody reads is not written."""
+        constants, makers = self.plain.constants, self.makers
+        computed = {r.var for s in self.nests.values() for r in s.roots}
+        stored = {*computed, *(v for e in self.calls.values() for v in e.outs), *self.plain.program.inputs}
+        first = {i: emit(s, makers, stored, computed, constants) for i, s in self.nests.items()}
+        apart = {v for e in self.calls.values() if not is_native(e) for v in variables(e)}
+        kept = computed & self.share({i: k.loads for i, k in first.items()}, apart, donated, first)
+        out: dict[int, list[Kernel]] = {}
+        for i, k in first.items():
+            if self.nests[i].shared or not k.stores <= kept:
+                k = emit(self.nests[i], makers, stored, kept, constants)  # noqa: PLW2901 -- the same, written less
+            if not k.stores:
+                out[i] = []  # nobody reads any of it, now that views dissolved
+                continue
+            out[i] = [k, *(combine(p) for p in k.parts)] if k.turns > 1 else [k]
+        return out
+
+    def of_kernels(self, i: int) -> Iterable[Any]:
+        """Return the buffers of the kernels of a nest."""
+        return (_real(b, self.kernels[i]) for k in self.kernels[i] for b in k.buffers)
+
+    def made(self, v: Any) -> Buffer:
+        """Return memory for a value."""
+        return Buffer(_bytes(v), v.aval if isinstance(v, Var) else None)
 
     def is_native(self) -> bool:
         """Whether the table alone can compute it."""
-        return all(
-            not isinstance(s, Call) or i in self.inner or is_native(s.equation)
-            for i, s in enumerate(self.steps)
-        )
+        return all(i in self.inner or is_native(e) for i, e in self.calls.items())
 
     def keys(self) -> Iterator[native.Key]:
         """Yield what has to be compiled for it, as of `native.compiled_all`."""
@@ -267,7 +272,7 @@ class Block:
         return (
             bool(self.plain.checks)
             or any(i.record or any(b.has_faults for b in i.blocks) for i in inside)
-            or any(isinstance(s, Call) and fails(s.equation) for s in self.steps)
+            or any(map(fails, self.calls.values()))
         )
 
     def _inner(self, calls: dict[int, Equation]) -> dict[int, Inner]:
@@ -334,37 +339,6 @@ class Block:
             if made.fails:
                 plan.table.halt_if(plan.faults, plan.faults)
 
-    def _place(self) -> int:
-        """Give every buffer its place; return how many bytes they take."""
-        touched = [[self.heirs.get(v, v) for v in self._touched(i, s)] for i, s in enumerate(self.steps)]
-        lives = {v: life for v, life in lifetimes(touched).items() if v not in self.known}
-        sizes = {v: v.size if isinstance(v, Buffer) else _bytes(v) for v in lives}
-        offsets, total = packed(lives, sizes, ALIGN)
-        for v, start in offsets.items():
-            if isinstance(v, Buffer):
-                v.offset = start
-            else:
-                buffer = Buffer(sizes[v], v.aval if isinstance(v, Var) else None)
-                buffer.offset = start
-                self.buffers.append(buffer)
-                self.known[v] = self.plan.slot(buffer)
-        self.known |= {v: self.known[r] for v, r in self.heirs.items() if v not in self.known}
-        return total
-
-    @property
-    def buffers(self) -> list[Buffer]:
-        """The buffers that lie in the arena of this block."""
-        return self.__dict__.setdefault("_buffers", [])  # type: ignore[no-any-return]
-
-    def _touched(self, i: int, step: Any) -> Iterator[Any]:
-        if isinstance(step, Call):
-            yield from variables(step.equation)
-            if i in self.inner:
-                self.buffers.append(self.inner[i].arena)
-                yield self.inner[i].arena
-        else:
-            yield from (_real(b, self.kernels[i]) for k in self.kernels[i] for b in k.buffers)
-
 
 def _real(b: Any, kernels: list[Kernel]) -> Any:
     """Return the buffer of a part: the result itself where there is only one block."""
@@ -375,50 +349,6 @@ def _bytes(v: Any) -> int:
     if isinstance(v, Part):
         return v.count * v.blocks * v.root.var.aval.dtype.itemsize
     return int(v.aval.size * v.aval.dtype.itemsize)
-
-
-def _kernels(
-    steps: Sequence[Any], makers: Any, plain: Plain, bound: Iterable[Var], donated: Sequence[Var]
-) -> dict[int, list[Kernel]]:
-    """Return the kernels of each nest; a root that nobody reads is not written.
-
-    Values that are `bound` to a place cannot lie where another one does, but outputs in that of inputs
-    that are `donated`.
-    """
-    computed = {r.var for s in steps if isinstance(s, Nest) for r in s.roots}
-    stored = computed | {v for s in steps if isinstance(s, Call) for v in s.equation.outs}
-    stored |= set(plain.program.inputs)
-    needed = {y for y in (*plain.program.outputs, *plain.checks) if isinstance(y, Var)}
-    needed |= {a for s in steps if isinstance(s, Call) for a in s.equation.args if isinstance(a, Var)}
-    constants = plain.constants
-    first = {
-        i: emit(s, makers, stored, computed, constants) for i, s in enumerate(steps) if isinstance(s, Nest)
-    }
-    asked = set(needed)
-    for k in first.values():
-        needed |= k.loads
-    outputs = {y for y in plain.program.outputs if isinstance(y, Var)}
-    apart = {
-        v for s in steps if isinstance(s, Call) and not is_native(s.equation) for v in variables(s.equation)
-    }
-    lasting = {*outputs, *plain.checks, *apart, *(v for v in bound if v not in donated)}
-    last = dying(steps, {i: k.loads for i, k in first.items()}, donated, lasting)
-    free = needed - apart - set(bound)
-    for i in first:
-        nest = steps[i]
-        outside = asked.union(*(k.loads for m, k in first.items() if m != i))
-        inner = {r.var for r in nest.roots if r.var in needed and r.var not in outside}
-        nest.share(inner, {v: free & outputs if v in donated else free for v in last[i]})
-    out: dict[int, list[Kernel]] = {}
-    for i, k in first.items():
-        kept = computed & needed
-        if steps[i].shared or not k.stores <= kept:
-            k = emit(steps[i], makers, stored, kept, constants)  # noqa: PLW2901 -- the same, written less
-        if not k.stores:
-            out[i] = []  # nobody reads any of it, now that views dissolved
-            continue
-        out[i] = [k, *(combine(p) for p in k.parts)] if k.turns > 1 else [k]
-    return out
 
 
 # ---- loops and branches -------------------------------------------------------------------------

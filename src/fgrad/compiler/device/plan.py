@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +20,8 @@ from fgrad.compiler.decompose import ON_DEVICE, Plain, decompose
 from fgrad.compiler.device.grids import grids
 from fgrad.compiler.device.scatter import Piece, Sort, Table, Zeros
 from fgrad.compiler.device.statements import Grid, Scratch
-from fgrad.compiler.fuse import Call, Nest, fuse
-from fgrad.compiler.layout import Buffer, computed, dying, heirs, lifetimes, packed, variables
+from fgrad.compiler.fuse import Call
+from fgrad.compiler.layout import Buffer, variables
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Branches, Scan, While
 from fgrad.core.primitive import CONTRACTION
@@ -93,7 +94,7 @@ class Ranking(NamedTuple):
 Step = Launch | Product | LibraryCall | Region | Fill | Ranking
 
 
-class Plan(layout.Slots):
+class Plan(layout.Plan):
     """A program laid out for a device: slots, arena, steps.
 
     Args:
@@ -104,10 +105,6 @@ class Plan(layout.Slots):
 
     align = ALIGN
 
-    program: Program
-    inputs: list[Var]
-    outputs: list[Var]
-    donations: dict[int, int]
     size: int
     total: int
     results: list[int]
@@ -116,26 +113,22 @@ class Plan(layout.Slots):
     held: dict[int, Any]
 
     def __init__(self, program: Program, place: Device, donated: Collection[int] = ()) -> None:
-        super().__init__()
         plain = self.plain(program)
-        self.program = plain.program
-        self.inputs = [v for v in plain.program.inputs if v not in plain.constants]
-        self.outputs = computed(plain.program)
-        known = {v: self.argument() for v in (*self.inputs, *self.outputs)}
+        super().__init__(plain)
+        known: dict[Any, int] = {v: self.argument() for v in (*self.inputs, *self.outputs)}
         block = Block(self, plain, known, self.outputs, [self.inputs[i] for i in donated])
-        heir = block.heirs
-        self.donations = {self.outputs.index(heir[v]): i for i, v in enumerate(self.inputs) if v in heir}
+        self.donate(block)
         self.size, self.total = block.size, block.total
         self.results = [
             known[y] if isinstance(y, Var) else self.constant(_array(y)) for y in plain.program.outputs
         ]
-        self.steps = block.steps()
+        self.steps = block.written()
         made = {k for s in self.steps if isinstance(s, LibraryCall) for k in s.outs}
         self.fresh = [k for k, v in enumerate(self.outputs) if known[v] not in made]
         self.held = {b.slot: _sent(place, b.array) for b in self.constants.values()}
 
     def plain(self, program: Program) -> Plain:
-        """Return a program with rows written out that are made of others."""
+        """Return a program with composite primitives written out."""
         return decompose(program, ON_DEVICE)
 
     def nested(self, plain: Plain, known: dict[Var, int]) -> Block:
@@ -143,7 +136,7 @@ class Plan(layout.Slots):
         return Block(self, plain, known)
 
 
-class Block:
+class Block(layout.Block):
     """A program inside of a plan.
 
     Args:
@@ -155,14 +148,9 @@ class Block:
     """
 
     plan: Plan
-    plain: Plain
-    known: dict[Var, int]
-    free: Sequence[Var]
-    bound: set[Var]
-    nests: list[Any]
     products: dict[int, Product]
     grids: dict[int, list[Piece]]
-    heirs: dict[Var, Var]
+    inner: dict[int, layout.Inner]
     size: int
     total: int
 
@@ -174,95 +162,62 @@ class Block:
         free: Sequence[Var] = (),
         donated: Sequence[Var] = (),
     ) -> None:
-        plain = plain._replace(program=eliminate(plain.program))  # nobody looks at checks of indices here
-        self.plan, self.plain, self.known, self.free = plan, plain, known, free
-        self.bound = known.keys() - set(free)
-        for v, x in plain.constants.items():
-            known[v] = plan.constant(x)
-        self.nests, makers = fuse(plain.program, plain.constants)
-        self.products = {i: p for i, s in enumerate(self.nests) if isinstance(s, Call) and (p := product(s))}
-        self.grids = self._grids(makers, donated)
-        self.heirs = heirs(self.nests)
-        self.inner: dict[int, layout.Inner] = {}
-        for i, s in enumerate(self.nests):
-            if isinstance(s, Call) and (found := control(plan, s.equation)):
-                self.inner[i] = found
-        self.buffers: list[Buffer] = []
+        # nobody looks at checks of indices here
+        plain = plain._replace(program=eliminate(plain.program), checks=plain.checks[:0])
+        super().__init__(plan, plain, known, free)
+        self.free = free
+        self.products = {i: p for i, e in self.calls.items() if (p := product(e))}
+        self.grids = self._grids(donated)
+        self.inner = {i: found for i, e in self.calls.items() if (found := control(plan, e))}
         self.size = self._place()
 
-    def _grids(self, makers: Any, donated: Sequence[Var]) -> dict[int, list[Piece]]:
+    def _grids(self, donated: Sequence[Var]) -> dict[int, list[Piece]]:
         """Return the kernels of every nest; a root that nobody reads is not written."""
-        program, constants, threads = self.plain.program, self.plain.constants, launching.device().threads
-        nests = {i: s for i, s in enumerate(self.nests) if isinstance(s, Nest)}
-        calls = {i: s.equation for i, s in enumerate(self.nests) if isinstance(s, Call)}
-        roots = {r.var for s in nests.values() for r in s.roots}
-        stored = roots | {v for e in calls.values() for v in e.outs} | set(program.inputs)
-        outputs = {y for y in program.outputs if isinstance(y, Var)}
-        asked = outputs | {a for e in calls.values() for a in e.args if isinstance(a, Var)}
-        first = {i: grids(s, makers, stored, stored, constants, threads) for i, s in nests.items()}
+        constants, makers, threads = self.plain.constants, self.makers, launching.device().threads
+        roots = {r.var for s in self.nests.values() for r in s.roots}
+        stored = {*roots, *(v for e in self.calls.values() for v in e.outs), *self.plain.program.inputs}
+        first = {i: grids(s, makers, stored, stored, constants, threads) for i, s in self.nests.items()}
         loads = {i: frozenset(v for g in found for v in g.loads) for i, found in first.items()}
-        needed = asked.union(*loads.values())
-        apart = {v for i, e in calls.items() if i not in self.products for v in variables(e)}
-        bound = self.known.keys() - set(self.free)
-        lasting = {*outputs, *apart, *(v for v in bound if v not in donated)}
-        last = dying(self.nests, loads, donated, lasting)
-        within = needed - apart - bound
-        for i, nest in nests.items():
-            if len(first[i]) == 1:  # kernels one after the other would read what the first has overwritten
-                outside = asked.union(*(vs for k, vs in loads.items() if k != i))
-                own = {r.var for r in nest.roots if r.var in needed and r.var not in outside}
-                nest.share(own, {v: within & outputs if v in donated else within for v in last[i]})
-        kept = roots & needed
-        found = {i: grids(s, makers, stored, kept, constants, threads) for i, s in nests.items()}
+        apart = {v for i, e in self.calls.items() if i not in self.products for v in variables(e)}
+        alone = {i for i, found in first.items() if len(found) == 1}
+        kept = roots & self.share(loads, apart, donated, alone)
+        found = {i: grids(s, makers, stored, kept, constants, threads) for i, s in self.nests.items()}
         return {i: [g for g in gs if g.stores] for i, gs in found.items()}
 
     def _place(self) -> int:
         """Give every buffer its place; return how many bytes they take."""
-        calls = {i: s.equation for i, s in enumerate(self.nests) if isinstance(s, Call)}
-        for i, e in calls.items():  # what the library allocates, or a loop
+        for i, e in self.calls.items():  # what the library allocates, or a loop
             made = layout.stacks(e) if i in self.inner else () if i in self.products else e.outs
             self.known |= {v: self.plan.argument() for v in made if v not in self.known}
         for b in dict.fromkeys(b for gs in self.grids.values() for g in gs for b in g.buffers):
             if isinstance(b, Table):
-                self.known[b] = self.plan.constant(b.array)  # type: ignore[index]
+                self.known[b] = self.plan.constant(b.array)
             elif isinstance(b, Scratch) and b.name in {"order", "places"}:  # the library sorts
-                self.known[b] = self.plan.argument()  # type: ignore[index]
-        touched = [[self.heirs.get(v, v) for v in self._touched(i)] for i in range(len(self.nests))]
-        lives = {v: life for v, life in lifetimes(touched).items() if v not in self.known}
-        sizes = {v: v.size if isinstance(v, Buffer) else bytes_of(v) for v in lives}
-        offsets, size = packed(lives, sizes, ALIGN)
-        for v, start in offsets.items():
-            buffer = v if isinstance(v, Buffer) else Buffer(sizes[v], Aval(shape_of(v), dtype_of(v)))
-            buffer.offset = start
-            self.buffers.append(buffer)
-            if buffer is not v:
-                self.known[v] = self.plan.slot(buffer)
-        self.known |= {v: self.known[r] for v, r in self.heirs.items() if v not in self.known}
+                self.known[b] = self.plan.argument()
+        size = self.place()
         self.total = sum(bytes_of(v) for v in self._temporaries())
         return size
 
     def _temporaries(self) -> Iterator[Any]:
         """Yield what would have memory of its own, were there no arena."""
         seen = set(self.bound) | set(self.free) | self.plain.constants.keys()
-        for i in range(len(self.nests)):
-            for v in self._touched(i):
-                if v not in seen and not isinstance(v, Buffer):
-                    seen.add(v)
-                    yield v
+        for v in chain.from_iterable(self.touched()):
+            if v not in seen and not isinstance(v, Buffer):
+                seen.add(v)
+                yield v
 
-    def _touched(self, i: int) -> Iterator[Any]:
-        step = self.nests[i]
-        if isinstance(step, Call):
-            yield from variables(step.equation)
-            if i in self.inner:
-                yield self.inner[i].arena
-        else:
-            yield from (b for g in self.grids[i] for b in g.buffers)
+    def of_kernels(self, i: int) -> Iterable[Any]:
+        """Return the buffers of the kernels of a nest."""
+        return (b for g in self.grids[i] for b in g.buffers)
 
-    def steps(self) -> list[Step]:
+    def made(self, v: Any) -> Buffer:
+        """Return memory for a value."""
+        return Buffer(bytes_of(v), Aval(shape_of(v), dtype_of(v)))
+
+    def written(self) -> list[Step]:
         """Return what is to be done."""
         found: list[Step] = []
-        for i, s in enumerate(self.nests):
+        for i, s in enumerate(self.steps):
             found += [self._call(i, s.equation)] if isinstance(s, Call) else map(self._piece, self.grids[i])
         return self._dropping(found) if self.free else found
 
@@ -270,14 +225,14 @@ class Block:
         if isinstance(grid, Zeros):
             return Fill(self.known[grid.buffers[0]])
         if isinstance(grid, Sort):
-            return Ranking(*(self.known[b] for b in grid.buffers))  # type: ignore[index]
+            return Ranking(*(self.known[b] for b in grid.buffers))
         slots = tuple(self.known[b] for b in grid.buffers)
         return Launch(grid, slots, grid.blocks(), launching.device().threads)
 
     def _call(self, i: int, e: Equation) -> Step:
         outs = tuple(self.known[v] for v in e.outs)
         if i in self.products:
-            return Product(*(m._replace(slot=self.known[m.slot]) for m in self.products[i]))  # type: ignore[index]
+            return Product(*(m._replace(slot=self.known[m.slot]) for m in self.products[i]))
         if i not in self.inner:
             args = tuple(self.known[a] if isinstance(a, Var) else (a,) for a in e.args)
             return LibraryCall(e, args, outs, frozenset(self.known[v] for v in e.outs if v in self.bound))
@@ -285,7 +240,7 @@ class Block:
         slots = []
         for a, aval in zip(e.args, _avals(e), strict=True):
             slots.append(self.known[a] if isinstance(a, Var) else self.plan.constant(_array(a, aval.dtype)))
-        return Region(inner, tuple(tuple(b.steps()) for b in blocks), tuple(slots), outs)
+        return Region(inner, tuple(tuple(b.written()) for b in blocks), tuple(slots), outs)
 
     def _dropping(self, steps: list[Step]) -> list[Step]:
         """Let the memory of what libraries allocated go after its last use."""
@@ -362,9 +317,8 @@ def _avals(e: Equation) -> list[Aval]:
     return [*first, *avals]
 
 
-def product(step: Call) -> Product | None:
+def product(e: Equation) -> Product | None:
     """Return the product of matrices that a contraction is, with variables for slots; None if it is none."""
-    e = step.equation
     if CONTRACTION not in e.traits:
         return None
     (x, y), (z,) = e.args, e.outs
