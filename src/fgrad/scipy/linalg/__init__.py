@@ -1,6 +1,6 @@
 """Linear algebra: SciPy's names for arrays and Tensors, in stacks of any shape.
 
-Rows that SciPy computes (`expm`, `ldl`, triangular systems, ...) and those of `fgrad.numpy.linalg` do the
+Primitives that SciPy computes (`expm`, `ldl`, triangular systems, ...) and those of `fgrad.numpy.linalg` do the
 work, so that every function has derivatives of every order, and runs under vmap and jit.
 """
 
