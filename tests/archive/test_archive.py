@@ -17,12 +17,13 @@ from tests.ops.test_primitives import SAMPLES
 
 import fgrad as fg
 from fgrad.archive.container import MAGIC, unpacked
-from fgrad.archive.reading import Reader
+from fgrad.archive.reading import FORMER, Reader
 from fgrad.archive.schema import has_code, reason
 from fgrad.archive.writing import Writer
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import PRIMITIVES, Primitive, flat
 from fgrad.core.program import Program
+from fgrad.ops.functions import multiply_no_nan
 from fgrad.transforms.stage import staged
 
 
@@ -231,6 +232,21 @@ def test_primitives_survive(name):
         with np.errstate(all="ignore"):
             for a, b in zip(found.run(values), program.run(values), strict=True):
                 np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(("former", "name"), FORMER.items())
+def test_former_names_of_primitives_are_read(former, name):
+    functions = {
+        "multiply_no_nan": lambda x: multiply_no_nan(x, 2.0),
+        "slice_backward": fg.grad(lambda x: x[1]),
+    }
+    f, x = functions[name], np.array([np.inf, 0.0, 3.0])
+    stored = fg.export(f, x)
+    renamed = packed_again(
+        stored, lambda header: json.loads(json.dumps(header).replace(f'"{name}"', f'"{former}"'))
+    )
+    assert renamed != stored
+    np.testing.assert_array_equal(fg.load(renamed)(x), f(x))
 
 
 class Point(NamedTuple):
@@ -487,8 +503,8 @@ def test_what_a_function_refuses_is_refused_by_the_stored_one():
 
 
 def test_guards_of_truth_values_are_refused():
-    fits = PRIMITIVES["guard"].stored.fits
+    verify = PRIMITIVES["guard"].stored.verify
     x, bad, w = Aval((4, 2, 3), np.dtype(float)), Aval((2, 3), np.dtype(bool)), Aval((3,), np.dtype(float))
-    assert fits(x, bad, w, x)
+    assert verify(x, bad, w, x)
     for wrong in ((bad, bad, w, x), (x, x, w, x), (x, bad, bad, x), (x, bad, w, bad)):
-        assert not fits(*wrong)
+        assert not verify(*wrong)

@@ -87,7 +87,7 @@ SPREAD = {"window": tup(3), "stride": tup(3), "space": tup(4)}
         (one("rank", [[F, [3, 2]], [I, [5, 1]]], [[I, [3, 1]]], propagate=False), "do not match"),
         (one("representative", [[F, [3]], [I, [2]], [I, [2]]], [[F, [2]]]), "do not match"),
         (
-            one("unslice", [[F, [1]]], [[F, [4]]], shape=tup(4), index=tup({"slice": [0, 3, None]})),
+            one("slice_backward", [[F, [1]]], [[F, [4]]], shape=tup(4), index=tup({"slice": [0, 3, None]})),
             "do not match",
         ),
         (one("scatter_add", [[F, []], [I, [3]]], [[F, [4]]], template=HOLES, shape=tup(4)), "do not match"),

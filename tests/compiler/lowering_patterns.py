@@ -37,7 +37,7 @@ def lowered(*names: str, ulp: float = 8.0, modes: tuple[str, ...] = ("plain", "s
 
 BINARY = {
     "add", "subtract", "multiply", "bitwise_and", "bitwise_or", "bitwise_xor", "maximum", "minimum", "equal",
-    "not_equal", "less", "less_equal", "greater", "greater_equal", "scale", "both", "floor_divide",
+    "not_equal", "less", "less_equal", "greater", "greater_equal", "scale", "multiply_no_nan", "floor_divide",
     "remainder", "logical_and", "logical_or", "logical_xor",
 }  # fmt: skip
 
@@ -142,7 +142,8 @@ def places(name: str, d: Drawing) -> Any:
 
 
 @lowered(
-    "concatenate", "stack", "unstack", "update", "slice", "unslice", "reshape", "transpose", "broadcast_to"
+    "concatenate", "stack", "unstack", "update", "slice", "slice_backward", "reshape", "transpose",
+    "broadcast_to",
 )  # fmt: skip
 def pieces(name: str, d: Drawing) -> Any:
     shape = d.shape(((3,), (2, 3), (18, 2), (5, 18)))
@@ -162,8 +163,8 @@ def pieces(name: str, d: Drawing) -> Any:
         if name == "update":
             number = d.number(d.pick((*PYTHON[:3], *DTYPES[:10])), "plain")
             return bind("update", chosen[0], d.pick((part, number)), index=index)
-        if name == "unslice":
-            return bind("unslice", part, shape=shape, index=index)
+        if name == "slice_backward":
+            return bind("slice_backward", part, shape=shape, index=index)
         ways = (("slice", "transpose", "reshape"), ("reshape", "broadcast_to"), ("slice", "slice"))
         for kind in d.pick(ways):
             part = viewed(d, part, kind)

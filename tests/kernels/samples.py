@@ -11,11 +11,11 @@ X, Y, Z = map(var, "xyz")
 # atoms of correctly rounded operations give NumPy's very bits; the others, some units in the last place
 # fmt: off
 EXACT = {
-    "positive", "negative", "add", "subtract", "multiply", "divide", "scale", "both", "square", "reciprocal",
-    "sqrt", "root", "fabs", "copysign", "maximum", "minimum", "fmax", "fmin", "remainder", "fmod",
-    "nextafter", "where", "sign", "floor", "ceil", "trunc", "rint", "floor_divide", "heaviside", "equal",
-    "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite", "signbit",
-    "logical_not", "logical_and", "logical_or", "logical_xor",
+    "positive", "negative", "add", "subtract", "multiply", "divide", "scale", "multiply_no_nan", "square",
+    "reciprocal", "sqrt", "root", "fabs", "copysign", "maximum", "minimum", "fmax", "fmin", "remainder",
+    "fmod", "nextafter", "where", "sign", "floor", "ceil", "trunc", "rint", "floor_divide", "heaviside",
+    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite",
+    "signbit", "logical_not", "logical_and", "logical_or", "logical_xor",
 }
 # fmt: on
 EITHER_ZERO = {"maximum", "minimum", "fmax", "fmin"}  # NumPy leaves the sign of max(-0.0, 0.0) open

@@ -86,10 +86,10 @@ TEXTS = [TEXT.format(lines="        a = a * 1.5\n" * k) for k in range(1, 7)]
 
 def machine_code(count):
     """Return the machine code of all `TEXTS`, which are compiled in so many threads."""
-    with compilation.Crew(count) as crew:
+    with compilation.CompilerThreads(count) as threads:
         for text in TEXTS:
-            crew.give(text, "kernel")
-        made = dict(crew.take() for _ in TEXTS)
+            threads.give(text, "kernel")
+        made = dict(threads.take() for _ in TEXTS)
     return [made[text].code for text in TEXTS]
 
 
@@ -144,10 +144,10 @@ def test_who_is_interrupted_waits_for_llvm_alone(monkeypatch):
         done.append(0)
 
     monkeypatch.setattr(llvmlite, "optimise", slow)
-    with pytest.raises(KeyboardInterrupt), compilation.Crew(2) as crew:
+    with pytest.raises(KeyboardInterrupt), compilation.CompilerThreads(2) as threads:
         for text in TEXTS:
-            crew.give(text, "kernel")
-        crew.take()
+            threads.give(text, "kernel")
+        threads.take()
         raise KeyboardInterrupt
     assert len(begun) == len(done) < len(TEXTS)
     assert not compilers()

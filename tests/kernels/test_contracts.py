@@ -221,8 +221,8 @@ def test_operands_that_do_not_fill_their_place_are_refused():
     for name, given, params in [
         ("scatter_add", (ct, flat), {"template": (HOLE,), "shape": (4, 50_000)}),
         ("scatter_add", (np.ones(1), rows), {"template": (HOLE,), "shape": (50_000,)}),
-        ("unslice", (np.ones(1),), {"shape": (200_000,), "index": (slice(0, 171_000),)}),
-        ("unslice", (np.ones((1, 3)),), {"shape": (5,), "index": (slice(0, 3),)}),
+        ("slice_backward", (np.ones(1),), {"shape": (200_000,), "index": (slice(0, 171_000),)}),
+        ("slice_backward", (np.ones((1, 3)),), {"shape": (5,), "index": (slice(0, 3),)}),
     ]:
         avals = [Aval(x.shape, x.dtype) for x in given]
         with pytest.raises(ValueError, match="do not fill a place of shape"):

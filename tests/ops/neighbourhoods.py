@@ -32,7 +32,7 @@ SIGNS = frozenset(("sign", "fabs", "signbit", "heaviside", "root"))
 NUMPY_CASES: dict[str, tuple[tuple[float, ...], ...]] = {
     name: ((0.7, 1.3)[: atom.arity], (0.3, 0.8)[: atom.arity], (2.0, -1.5)[: atom.arity])
     for name, atom in ATOMS.items()
-    if name not in {"where", "scale", "both", "root"}
+    if name not in {"where", "scale", "multiply_no_nan", "root"}
     and any(s != 0 for s in atom.slopes(*map(var, "fxyz"[: atom.arity + 1])))
 }
 SPECIAL = (0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.0, -2.0, 3.0, -3.0, -4.0, 5.0, 10.0)

@@ -87,7 +87,8 @@ DOMAINS: dict[str, tuple[tuple[float, float], ...]] = {
     **dict.fromkeys(("fraction", "exponent"), ((1.2, 1.8),)),
     "arccosh": (ABOVE,),
     "spacing": ((1.2, 1.8),),
-    **dict.fromkeys(("add", "subtract", "multiply", "scale", "both", "arctan2", "hypot"), (REAL, REAL)),
+    **dict.fromkeys(("add", "subtract", "multiply", "scale", "multiply_no_nan", "arctan2", "hypot"),
+        (REAL, REAL)),
     **dict.fromkeys(("maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "copysign"),
         (REAL, REAL)),
     **dict.fromkeys(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
@@ -101,7 +102,7 @@ DOMAINS: dict[str, tuple[tuple[float, float], ...]] = {
 REFERENCES = {
     "root": np.sqrt,
     "scale": np.multiply,
-    "both": np.multiply,
+    "multiply_no_nan": np.multiply,
     "fraction": lambda x: np.modf(x)[0],
     "exponent": lambda x: np.frexp(x)[1],
     "erf": lambda x: np.vectorize(math.erf, [x.dtype])(x),
@@ -332,13 +333,15 @@ def indexing() -> list[Sample]:
             "slice", lambda x, index=index: x[index], shape, index=index, label=f"{shape} {index}"
         )
 
-        def unslice(x, shape=shape, index=index):
+        def slice_backward(x, shape=shape, index=index):
             out = np.zeros(shape, x.dtype)
             out[index] = x
             return out
 
         inner = np.zeros(shape)[index].shape
-        found += with_dtypes("unslice", unslice, inner, shape=shape, index=index, label=f"{shape} {index}")
+        found += with_dtypes(
+            "slice_backward", slice_backward, inner, shape=shape, index=index, label=f"{shape} {index}"
+        )
 
         def update(x, value, index=index):
             out = x.copy()

@@ -23,6 +23,7 @@ from fgrad.extend.engine import HOLE
 from fgrad.transforms.custom import CUSTOM
 
 PARTS = ("inputs", "equations", "outputs", "regions")
+FORMER = {"both": "multiply_no_nan", "unslice": "slice_backward"}  # names of primitives in older files
 KINDS = {kind.__name__: kind for kind in FIELDS}
 DEEPEST = 64  # words of a value inside of one another; loops and branches inside of one another are programs
 _FLOAT = re.compile(r"-?(\d+(\.\d+)?(e[+-]?\d+)?|inf|nan)")
@@ -67,7 +68,8 @@ class Reader:
         env = [Var(self.aval(a), f"v{i}") for i, a in enumerate(inputs)]
         equations: list[Equation] = []
         made = [len(env)]  # variables before each equation
-        for name, operands, given, results in stated:
+        for said_name, operands, given, results in stated:
+            name = FORMER.get(demanded(said_name, str), said_name)
             args = tuple([self.operand(a, env) for a in demanded(operands, list)])
             params = {k: self.value(v) for k, v in demanded(given, dict).items()}
             avals = [self.aval(a) for a in demanded(results, list)]
@@ -97,10 +99,10 @@ class Reader:
         region.stop = stop
         return region
 
-    def infer(self, name: Any, args: Sequence[Any], params: dict[str, Any], count: int) -> Sequence[Aval]:
+    def infer(self, name: str, args: Sequence[Any], params: dict[str, Any], count: int) -> Sequence[Aval]:
         """Return the avals of an equation by the rules of its primitive, `count` of them."""
         avals = [a.aval if isinstance(a, Var) else aval_of(a) for a in args]
-        primitive = check(demanded(name, str), avals, params, self.version)
+        primitive = check(name, avals, params, self.version)
         if has_code(primitive):
             code = params.get("code")
             if set(params) != {"code"} or not isinstance(code, Code):

@@ -93,7 +93,7 @@ def check(name: str, avals: Avals, params: Mapping[str, Any], version: int) -> P
         if k not in params or not predicate(params[k], avals):
             raise ValueError(f"{name} has a wrong parameter {k}")
     _demand_kinds(name, stored, avals)
-    if stored.fits is not None and not stored.fits(*avals, **params):
+    if stored.verify is not None and not stored.verify(*avals, **params):
         raise ValueError(f"{name}: operands and parameters do not match")
     return primitive
 

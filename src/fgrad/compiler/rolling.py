@@ -352,7 +352,7 @@ class _Roller:
         es = self.equations
         last = es[low + (turns - 1) * size + at]
         index = last.params["index"]
-        if last.name == "unslice":
+        if last.name == "slice_backward":
             indices = [e.params["index"] for e in es[low + at : low + turns * size : size]]
             r = turns - 1
             while r > first and _moves_on(indices[r - 1], indices[r], indices[-2], indices[-1]):
@@ -410,7 +410,7 @@ class _Roller:
             if "index" in column[0].params:
                 indices = [e.params["index"] for e in column]
                 if any(i != indices[0] for i in indices):
-                    if column[0].name == "unslice":
+                    if column[0].name == "slice_backward":
                         loop.parts[at] = indices
                         continue
                     if isinstance(row[0], _Carry) or row[0][0] != "same":
@@ -726,7 +726,7 @@ class _Roller:
             moved = slice(min(ends), max(ends) + 1, None if abs(step) == 1 else abs(step))
             index = (*indices[0][:k], moved, *indices[0][k + 1 :])
             aval = e.outs[0].aval
-            placed = self._emit("unslice", [whole], aval, shape=e.params["shape"], index=index)
+            placed = self._emit("slice_backward", [whole], aval, shape=e.params["shape"], index=index)
             source = carry.source
             total = self._made_by(loop, source, loop.turns - 1)  # type: ignore[arg-type]
             so_far = self.extracts.get(total) or loop.lasts.setdefault(carry, self._new(aval))

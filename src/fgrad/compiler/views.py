@@ -105,8 +105,8 @@ def _slice(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     return e.value(x, tuple(place))
 
 
-@view("unslice", pieces=True, when=_has_no_truths)
-def _unslice(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
+@view("slice_backward", pieces=True, when=_has_no_truths)
+def _slice_backward(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     """Return an element of the slice, or zero."""
     (x,), aval = equation.args, equation.outs[0].aval
     zero = e.constant(aval.dtype.type(0))

@@ -31,7 +31,7 @@ class Stored(NamedTuple):
         dtypes: the characters of the dtypes that operands may have; "": of any.
         matrices: the numbers of the operands whose last two axes are a matrix.
         square: of which of them the matrices are square.
-        fits: (*avals, **params) -> whether they may stand together; it may raise what NumPy does instead.
+        verify: (*avals, **params) -> whether they may stand together; it may raise what NumPy does instead.
         work: (*avals, **params) -> elements, of 16 bytes, that it needs beside its operands and results,
             where they may be many more.
         since: the version of the format in which operands or parameters changed last.
@@ -42,7 +42,7 @@ class Stored(NamedTuple):
     dtypes: str = ""
     matrices: str = ""
     square: str = ""
-    fits: Callable[..., bool] | None = None
+    verify: Callable[..., bool] | None = None
     work: Callable[..., int] | None = None
     since: int = 1
 

@@ -29,9 +29,9 @@ class Atom(NamedTuple):
 
     @property
     def products(self) -> tuple[str, ...]:
-        """How a cotangent is multiplied by the slope of each argument: `multiply`, `scale` or `both`."""
+        """The product of a cotangent and each slope: `multiply`, `scale` or `multiply_no_nan`."""
         if "z" in self.flags:
-            return ("scale" if "s" in self.flags else "both", "both")
+            return ("scale" if "s" in self.flags else "multiply_no_nan", "multiply_no_nan")
         return ("scale" if "s" in self.flags else "multiply",) * self.arity
 
     @property
@@ -114,7 +114,7 @@ DEGREE, LN2, LN10, BELL = math.pi / 180, math.log(2), math.log(10), 2 / math.sqr
 
 
 def products(chosen: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return `scale` and `both`, which call `chosen` for what NumPy calls `where`."""
+    """Return `scale` and `multiply_no_nan`, which call `chosen` for what NumPy calls `where`."""
 
     def scale(ct: Any, slope: Any) -> Any:
         """Return `ct * slope`, and zero wherever `ct` is zero even if the slope is infinite or NaN."""
@@ -124,14 +124,14 @@ def products(chosen: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[.
             return product
         return chosen(np.equal(ct, 0), product.dtype.type(0), product)
 
-    def both(x: Any, y: Any) -> Any:
+    def multiply_no_nan(x: Any, y: Any) -> Any:
         """Return `x * y`, and zero wherever one of them is zero even if the other is infinite or NaN."""
         product = np.multiply(x, y)
         if product.__class__ is not DeviceArray and _has_no_zero(x) and _has_no_zero(y):
             return product
         return chosen(np.logical_or(np.equal(x, 0), np.equal(y, 0)), product.dtype.type(0), product)
 
-    return scale, both
+    return scale, multiply_no_nan
 
 
 def _has_no_zero(x: Any) -> bool:
@@ -141,7 +141,11 @@ def _has_no_zero(x: Any) -> bool:
     return not np.equal(x, 0).any()  # which takes longer to begin
 
 
-scale, both = products(np.where)
+scale, multiply_no_nan = products(np.where)
+
+
+def _reciprocal(f: Expr, x: Expr) -> tuple[Expr]:
+    return (-apply("multiply_no_nan", f, f),)
 
 
 def _scale(_: Expr, ct: Expr, slope: Expr) -> tuple[Operand, Operand]:
@@ -174,7 +178,7 @@ def _logadd(rate: float) -> Callable[..., tuple[Operand, ...]]:
 def _power(f: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
     origin = equal(x, 0)
     return (
-        apply("both", y, fn.power(x, y - 1)),  # zero where y is, with a slope in y that is 1 / x
+        apply("multiply_no_nan", y, fn.power(x, y - 1)),  # zero where y is, with a slope in y that is 1 / x
         where(origin, 0, f * fn.log(where(origin, 1, x))),
     )
 
@@ -243,13 +247,12 @@ ATOMS: dict[str, Atom] = {
     "multiply":      Atom("({} * {})",            np.multiply,     lambda f, x, y: (y, x), "ckai1ob"),
     "divide":        Atom("({} / {})",            np.divide,       lambda f, x, y: (1 / y, -f / y), "sfdb"),
     "scale":         Atom("scale({}, {})",        scale,           _scale, "szf", on_integers="({} * {})"),
-    "both":          Atom("both({}, {})",         both,            lambda f, x, y: (y, x), "zk",
+    "multiply_no_nan": Atom("multiply_no_nan({}, {})", multiply_no_nan, lambda f, x, y: (y, x), "zk",
                           on_integers="({} * {})"),
     "power":         Atom("power({}, {})",        np.power,        _power, "sow", loops="fd"),
     "float_power":   Atom("power({}, {})",        np.float_power,  _power, "sd"),
     "square":        Atom("({0} * {0})",          np.square,       lambda f, x: (x + x,), "cni1o"),
-    "reciprocal":    Atom("reciprocal({})",       np.reciprocal,   lambda f, x: (-apply("both", f, f),),
-                          "sd"),
+    "reciprocal":    Atom("reciprocal({})",       np.reciprocal,   _reciprocal, "sd"),
     "sqrt":          Atom("math.sqrt({})",        np.sqrt,         lambda f, x: (0.5 / f,), "s", loops="d"),
     "root":          Atom("math.sqrt({})",        np.sqrt,         _root, loops="d"),
     "cbrt":          Atom("cbrt({})",             np.cbrt,         lambda f, x: (1 / (3 * f * f),), "sr"),

@@ -148,8 +148,8 @@ def _scale(x: Number, y: Number) -> Number:
     return unless(is_zero(x), product(x, y))
 
 
-@formula("both")
-def _both(x: Number, y: Number) -> Number:
+@formula("multiply_no_nan")
+def _multiply_no_nan(x: Number, y: Number) -> Number:
     return unless(is_zero(x) | is_zero(y), product(x, y))
 
 

@@ -128,7 +128,7 @@ def _multiply(x: Expr, y: Expr) -> Expr | None:
     return None
 
 
-def _both(x: Expr, y: Expr) -> Expr | None:
+def _multiply_no_nan(x: Expr, y: Expr) -> Expr | None:
     if ZERO in (x, y):
         return ZERO
     for e in (x, y):
@@ -165,7 +165,7 @@ _SHORTCUTS: dict[str, Callable[..., Expr | None]] = {
     "add": _add,
     "subtract": _subtract,
     "multiply": _multiply,
-    "both": _both,
+    "multiply_no_nan": _multiply_no_nan,
     "divide": _divide,
     "power": _power,
     "negative": _negative,

@@ -100,7 +100,7 @@ def compiled(text: str, signature: str) -> Compiled:
     return _linked(draft, _machine_code(draft))
 
 
-class Crew(Block):
+class CompilerThreads(Block):
     """Threads in which LLVM makes machine code, while this one writes more in LLVM's language.
 
     For who makes things: when the block is left, all that was given to it is done, or dropped.

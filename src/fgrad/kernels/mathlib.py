@@ -46,7 +46,7 @@ def scale(ct: float, slope: float) -> float:
     return ZERO if ct == ZERO else ct * slope
 
 
-def both(x: float, y: float) -> float:
+def multiply_no_nan(x: float, y: float) -> float:
     """Return `x * y`, and zero where either is zero even if the other is infinite or NaN."""
     return ZERO if x == ZERO else scale(y, x)
 

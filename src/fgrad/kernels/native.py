@@ -134,13 +134,13 @@ def compiled_all(keys: Iterable[Key], name: str = "") -> list[Kernel]:
     if count < 2:
         progress.each(lambda key: compiled(*key), missing, said)
     else:
-        with locks.making, compilation.Crew(count) as crew:
+        with locks.making, compilation.CompilerThreads(count) as threads:
             given = {_whole(*key): key for key in missing}
             for whole, (_, signature) in given.items():
-                crew.give(whole, signature)
+                threads.give(whole, signature)
 
             def keep(_: Key) -> None:
-                whole, made = crew.take()
+                whole, made = threads.take()
                 _kernels[given[whole]] = _kept(*given[whole], made)
 
             progress.each(keep, missing, said)

@@ -116,7 +116,7 @@ def logsumexp(a: Any, axis: Any = None, *, b: Any = None, keepdims: bool = False
     top = reshape(bind("logsumexp", stop_gradient(a), axes=axes), kept)
     top = functions.where(functions.isfinite(top), top, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        total = sum_axes(functions.both(weights, functions.exp(a - top)), axes)
+        total = sum_axes(functions.multiply_no_nan(weights, functions.exp(a - top)), axes)
         y = functions.log(total) + reshape(top, total.shape)
     return reshape(y, kept) if keepdims else y
 

@@ -56,7 +56,7 @@ def softmax_cross_entropy(logits: Any, labels: Any, axis: int = -1) -> Any:
             f"nor probabilities of shape {tuple(x.shape)}"
         )
     with np.errstate(invalid="ignore"):  # a probability of zero wins over log(0)
-        return -sum_axes(functions.both(inexact(y), log_softmax(x, place)), (place,))
+        return -sum_axes(functions.multiply_no_nan(inexact(y), log_softmax(x, place)), (place,))
 
 
 def sigmoid_binary_cross_entropy(logits: Any, labels: Any) -> Any:
@@ -75,4 +75,6 @@ def sigmoid_binary_cross_entropy(logits: Any, labels: Any) -> Any:
     x, y = inexact(logits), as_value(labels)
     y = y if y.dtype.kind == "f" else convert(y, x.dtype)
     with np.errstate(invalid="ignore"):
-        return functions.both(y, unary("softplus", -x)) + functions.both(1 - y, unary("softplus", x))
+        return functions.multiply_no_nan(y, unary("softplus", -x)) + functions.multiply_no_nan(
+            1 - y, unary("softplus", x)
+        )

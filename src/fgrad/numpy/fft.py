@@ -44,7 +44,7 @@ def _resized(a: Any, n: int, axis: int) -> Any:
         return bind("slice", a, index=(*lead, slice(0, n)))
     if n > length:
         shape = (*a.shape[:axis], n, *a.shape[axis + 1 :])
-        return bind("unslice", a, shape=shape, index=(*lead, slice(0, length)))
+        return bind("slice_backward", a, shape=shape, index=(*lead, slice(0, length)))
     return a
 
 

@@ -241,7 +241,7 @@ def resize_in_place(a: Tensor, *new_shape: Any, refcheck: bool = True) -> None:
     lengths = new_shape[0] if len(new_shape) == 1 and np.ndim(new_shape[0]) else new_shape
     flat, size = _flat(a), math.prod(lengths)
     if size > flat.size:
-        flat = bind("unslice", flat, shape=(size,), index=(slice(flat.size),))
+        flat = bind("slice_backward", flat, shape=(size,), index=(slice(flat.size),))
     rebind(a, _resized(flat, tuple(lengths)))
 
 

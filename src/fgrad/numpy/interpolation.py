@@ -95,11 +95,11 @@ def _piecewise(x: Any, xp: Any, fp: Any) -> Any:
     flat = bind("equal", width, 0)
     with np.errstate(invalid="ignore", over="ignore"):
         slope = bind("where", flat, 0, (fb - fa) / bind("where", flat, 1, width))
-        y = f0 + bind("both", slope, x - x0)
+        y = f0 + bind("multiply_no_nan", slope, x - x0)
         value = known(y)
         if value is not None and not np.isnan(value).any():
             return y
         # the other end where an infinite value spoils this one, as NumPy does
-        other = fb + bind("both", slope, x - xb)
+        other = fb + bind("multiply_no_nan", slope, x - xb)
         level = bind("where", bind("equal", fa, fb), fa, other)
         return bind("where", unary("isnan", y), bind("where", unary("isnan", other), level, other), y)

@@ -143,7 +143,7 @@ def _framed(x: Any, widths: Widths, fill: Any) -> Any:
     shape = tuple(n + sum(width) for n, width in zip(x.shape, widths, strict=True))
     inside = tuple(slice(width[0], width[0] + n) for n, width in zip(x.shape, widths, strict=True))
     if not np.any(fill) or not widths:
-        return bind("unslice", x, shape=shape, index=inside)
+        return bind("slice_backward", x, shape=shape, index=inside)
     if np.iscomplexobj(fill) and x.dtype.kind not in "cb":
         raise TypeError(f"cannot write a complex value into a border of {x.dtype}; take its real part first")
     frame = np.pad(np.broadcast_to(np.zeros((), x.dtype), x.shape), widths, constant_values=fill)

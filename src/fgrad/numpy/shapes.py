@@ -551,7 +551,7 @@ def resize(a: Any, new_shape: Any) -> Any:
         raise ValueError("all elements of `new_shape` must be non-negative")
     x, size = ravel(a), math.prod(lengths)
     if x.size == 0:
-        x = bind("unslice", x, shape=(1,), index=(slice(0),))  # zeros
+        x = bind("slice_backward", x, shape=(1,), index=(slice(0),))  # zeros
     if size > x.size:
         times = -(-size // x.size)
         x = linear.reshape(linear.broadcast_to(x, (times, x.size)), (times * x.size,))

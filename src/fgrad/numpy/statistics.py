@@ -130,7 +130,10 @@ def _quantile(x: Any, q: Any, method: str, n: Any, *, weak: bool, propagate: boo
     before, behind = (bind("slice", found, index=(..., part)) for part in (slice(None, k), slice(k, None)))
     with np.errstate(invalid="ignore"):
         gap = behind - before
-        ends = behind - bind("both", gap, 1 - weight), before + bind("both", gap, weight)
+        ends = (
+            behind - bind("multiply_no_nan", gap, 1 - weight),
+            before + bind("multiply_no_nan", gap, weight),
+        )
     y = bind("where", bind("greater_equal", weight, 0.5), *ends)
     if x.dtype.kind != "f" or (near(y) is np and known(y) is not None and np.isfinite(known(found)).all()):
         return y

@@ -209,6 +209,6 @@ register(
         batch=_batch,
         costly=True,
         traits={CONTRACTION, TOTAL, SPREADS, PRODUCT},
-        stored=Stored({"a": is_text, "b": is_text, "out": is_text}, fits=_contracts),
+        stored=Stored({"a": is_text, "b": is_text, "out": is_text}, verify=_contracts),
     )
 )

@@ -75,7 +75,7 @@ register(
         traits={PRODUCT},
         stored=Stored(
             {"mode": one_of("full", "valid")},
-            fits=lambda x, y, *, mode: (
+            verify=lambda x, y, *, mode: (
                 x.shape[:-1] == y.shape[:-1]
                 and x.shape[-1] > 0 < y.shape[-1]
                 and (mode == "full" or x.shape[-1] >= y.shape[-1])

@@ -494,6 +494,6 @@ def _shape_exponent(x: Any) -> Aval:
 
 
 _RAW: dict[str, Any] = {"widened": _like, **{name: atom.reference for name, atom in ATOMS.items()}}
-_RAW["where"], (_RAW["scale"], _RAW["both"]) = chosen, products(chosen)
+_RAW["where"], (_RAW["scale"], _RAW["multiply_no_nan"]) = chosen, products(chosen)
 _LIFTED: dict[str, Any] = {"widened": _like, **{name: caller(name) for name in ATOMS}}
 _declare_table()

@@ -106,7 +106,7 @@ def _qr(ct: Any, out: Any, x: Any) -> tuple[Any]:
     if n <= m:
         return (ct_a,)
     if behind is None:
-        return (bind("unslice", ct_a, shape=x.shape, index=(..., slice(0, k))),)
+        return (bind("slice_backward", ct_a, shape=x.shape, index=(..., slice(0, k))),)
     return (bind("concatenate", ct_a, behind, axis=len(x.shape) - 1),)
 
 

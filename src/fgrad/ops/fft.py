@@ -69,7 +69,7 @@ def _irfft_adjoint(ct: Any, x: Aval, *, axis: int, norm: str, n: int) -> Any:
 
 
 _NORM = one_of(None, "backward", "ortho", "forward")
-_STORED = Stored({"axis": is_axis, "norm": _NORM}, fits=lambda x, *, axis, norm: x.shape[axis] > 0)
+_STORED = Stored({"axis": is_axis, "norm": _NORM}, verify=lambda x, *, axis, norm: x.shape[axis] > 0)
 for _name in TO_COMPLEX:
     linear(
         _name,
@@ -97,6 +97,6 @@ linear(
     batch=lambda x, *, axis, norm, n: bind("irfft", x, axis=axis + 1, norm=norm, n=n),
     stored=Stored(
         {"axis": is_axis, "norm": _NORM, "n": is_count},
-        fits=lambda x, *, axis, norm, n: n > 0 and x.shape[axis] > 0,
+        verify=lambda x, *, axis, norm, n: n > 0 and x.shape[axis] > 0,
     ),
 )

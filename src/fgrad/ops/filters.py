@@ -77,7 +77,7 @@ register(
         vjp=_recursion_vjp,
         shape=lambda a, u: Aval(u.shape, np.result_type(a.dtype, u.dtype)),
         batch=_batch_recursion,
-        stored=Stored(dtypes=LAPACK, fits=lambda a, u: a.ndim == 1 and u.ndim > 0),
+        stored=Stored(dtypes=LAPACK, verify=lambda a, u: a.ndim == 1 and u.ndim > 0),
     )
 )
 
@@ -133,6 +133,6 @@ linear(
     stored=Stored(
         {"degree": up_to(5), "mode": one_of("mirror", "reflect", "grid-wrap")},
         dtypes=LAPACK,
-        fits=lambda x, *, degree, mode: x.ndim > 0,
+        verify=lambda x, *, degree, mode: x.ndim > 0,
     ),
 )

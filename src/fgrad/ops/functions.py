@@ -27,7 +27,7 @@ sqrt: _Function = _unary("sqrt")
 square: _Function = _unary("square")
 isfinite: _Function = _unary("isfinite")
 
-both: _Function = _bound("both")
+multiply_no_nan: _Function = _bound("multiply_no_nan")
 equal: _Function = _bound("equal")
 greater_equal: _Function = _bound("greater_equal")
 less: _Function = _bound("less")

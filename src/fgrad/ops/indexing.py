@@ -158,7 +158,7 @@ def scattered(value: Any, x: Any, index: Any) -> Any:
     value = broadcast_to(value, shape)
     if by_arrays:
         return bind("scatter_add", value, *arrays, template=template, shape=x.shape)
-    return bind("unslice", value, shape=x.shape, index=template)
+    return bind("slice_backward", value, shape=x.shape, index=template)
 
 
 def _has_truth(template: Index) -> bool:
@@ -286,7 +286,7 @@ def _joined(parts: Sequence[tuple[Any, Aval, dict[str, Any]]]) -> Any:
     if len(parts) * n < _WORTH:
         whole = None
         for ct, _, params in parts:
-            here = bind("unslice", ct, shape=shape, index=params["index"])
+            here = bind("slice_backward", ct, shape=shape, index=params["index"])
             whole = here if whole is None else bind("add", whole, here)
         return whole
     flat = [reshape(ct, (math.prod(ct.shape),)) for ct, _, _ in parts]
@@ -384,7 +384,7 @@ def _fitting(shape: Shape, arrays: Sequence[Aval], template: Index) -> Shape:
 linear(
     "slice",
     run=lambda x, *, index: x[index],
-    adjoint=lambda ct, x, *, index: bind("unslice", ct, shape=x.shape, index=index),
+    adjoint=lambda ct, x, *, index: bind("slice_backward", ct, shape=x.shape, index=index),
     raw=_unsliced,
     step=functools.partial(AccumulatingVJP, into=_add_into, is_small=_is_small, joined=_joined),
     shape=lambda x, *, index: Aval(_indexed(x.shape, index), x.dtype),
@@ -396,16 +396,16 @@ linear(
     apart=_apart_sliced,
 )
 linear(
-    "unslice",
+    "slice_backward",
     run=_run_unslice,
     adjoint=lambda ct, x, *, shape, index: bind("slice", ct, index=index),
     shape=lambda x, *, shape, index: _filling(x, shape, _indexed(shape, index)),
-    batch=lambda x, *, shape, index: bind("unslice", x, shape=(x.shape[0], *shape), index=_all(index)),
+    batch=lambda x, *, shape, index: bind("slice_backward", x, shape=(x.shape[0], *shape), index=_all(index)),
     traits={SPREADS_FIRST, KEEPS_C_ORDER_OF_FIRST},
     parts=1,
     stored=Stored(
         {"shape": is_shape, "index": is_index},
-        fits=lambda x, *, shape, index: x.shape == _indexed(shape, index),
+        verify=lambda x, *, shape, index: x.shape == _indexed(shape, index),
     ),
 )
 
@@ -835,7 +835,7 @@ _GATHER = register(
         parts=1,
         stored=Stored(
             {"template": is_template, "unique": is_flag},
-            fits=lambda x, *arrays, template, **_: _fitting(x.shape, arrays, template) is not None,
+            verify=lambda x, *arrays, template, **_: _fitting(x.shape, arrays, template) is not None,
         ),
         apart=_apart_gathered,
     )
@@ -853,7 +853,7 @@ register(
         parts=1,
         stored=Stored(
             {"shape": is_shape, "template": is_template, "unique": is_flag},
-            fits=lambda x, *arrays, template, shape, **_: x.shape == _fitting(shape, arrays, template),
+            verify=lambda x, *arrays, template, shape, **_: x.shape == _fitting(shape, arrays, template),
         ),
     )
 )
@@ -900,7 +900,7 @@ register(
         parts=2,
         stored=Stored(
             {"template": is_template},
-            fits=lambda x, y, *arrays, template: _fitting(x.shape, arrays, template) is not None,
+            verify=lambda x, y, *arrays, template: _fitting(x.shape, arrays, template) is not None,
         ),
     )
 )
@@ -913,7 +913,7 @@ register(
         batch=_batch_winners,
         stored=Stored(
             {"template": is_template, "shape": is_shape},
-            fits=lambda *arrays, template, shape: _fitting(shape, arrays, template) is not None,
+            verify=lambda *arrays, template, shape: _fitting(shape, arrays, template) is not None,
             work=lambda *_, shape, **__: math.prod(shape),
         ),
     )

@@ -403,7 +403,7 @@ linear(
     depends=True,
     traits={REARRANGES, MOVES, CHEAP, TOTAL, SPREADS_FIRST, KEEPS_C_ORDER},
     parts=1,
-    stored=Stored({"shape": is_shape}, fits=lambda x, *, shape: math.prod(shape) == x.size),
+    stored=Stored({"shape": is_shape}, verify=lambda x, *, shape: math.prod(shape) == x.size),
     apart=_apart_reshaped,
 )
 linear(
@@ -415,7 +415,7 @@ linear(
     write=lambda x, new, *, axes: transpose(new, _inverse(axes)),
     traits={TRANSPOSES, REARRANGES, MOVES, CHEAP, TOTAL, SPREADS_FIRST},
     parts=1,
-    stored=Stored({"axes": are_axes}, fits=lambda x, *, axes: len(axes) == x.ndim),
+    stored=Stored({"axes": are_axes}, verify=lambda x, *, axes: len(axes) == x.ndim),
     apart=lambda axis, _, saved: int(saved[-1]["axes"][axis]),
 )
 linear(
@@ -431,7 +431,7 @@ linear(
     parts=1,
     stored=Stored(
         {"shifts": integers(1), "axes": are_axes},
-        fits=lambda x, *, shifts, axes: (
+        verify=lambda x, *, shifts, axes: (
             len(shifts) == len(axes) and all(k < x.shape[i] for k, i in zip(shifts, axes, strict=True))
         ),
     ),
@@ -445,7 +445,9 @@ linear(
     batch=_batch_broadcast,
     traits={REARRANGES, REPEATS, MOVES, CHEAP, TOTAL, SPREADS_FIRST},
     parts=1,
-    stored=Stored({"shape": is_shape}, fits=lambda x, *, shape: np.broadcast_shapes(x.shape, shape) == shape),
+    stored=Stored(
+        {"shape": is_shape}, verify=lambda x, *, shape: np.broadcast_shapes(x.shape, shape) == shape
+    ),
 )
 linear(
     "sum",
@@ -552,7 +554,7 @@ register(
         batch=_batch_put_part,
         stored=Stored(
             {"imaginary": is_flag},
-            fits=lambda z, x, *, imaginary: z.dtype.kind == "c" and assignable(x.shape, z.shape),
+            verify=lambda z, x, *, imaginary: z.dtype.kind == "c" and assignable(x.shape, z.shape),
         ),
     )
 )
@@ -626,7 +628,7 @@ register(
         batch=_batch_concatenate,
         traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES},
         parts=EACH,
-        stored=Stored({"axis": is_axis}, fits=_join),
+        stored=Stored({"axis": is_axis}, verify=_join),
     )
 )
 
@@ -653,6 +655,6 @@ register(
         batch=_batch_stack,
         traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES},
         parts=EACH,
-        stored=Stored(fits=same_shapes),
+        stored=Stored(verify=same_shapes),
     )
 )

@@ -305,7 +305,9 @@ for _name, _run_it in (("regular", _run_regular), ("regularized", _run_regulariz
             vjp=by_argument(lambda ct, **_: ct, None),
             shape=lambda x, _, **__: x,
             batch=_batch_stacks(_name),
-            stored=of_matrices("01", "01", {"function": one_of("logm", "sqrtm", "power")}, fits=same_shapes),
+            stored=of_matrices(
+                "01", "01", {"function": one_of("logm", "sqrtm", "power")}, verify=same_shapes
+            ),
         )
     )
 register(
@@ -315,7 +317,7 @@ register(
         vjp=_frechet_vjp,
         shape=lambda a, e: Aval(a.shape, np.result_type(a.dtype, e.dtype)),
         batch=_batch_stacks("frechet"),
-        stored=of_matrices("01", "01", fits=same_shapes, since=2),
+        stored=of_matrices("01", "01", verify=same_shapes, since=2),
     )
 )
 register(
@@ -325,7 +327,7 @@ register(
         vjp=_log_frechet_vjp,
         shape=lambda y, e: Aval(y.shape, np.result_type(y.dtype, e.dtype)),
         batch=_batch_stacks("log_frechet"),
-        stored=of_matrices("01", "01", fits=same_shapes),
+        stored=of_matrices("01", "01", verify=same_shapes),
     )
 )
 
@@ -386,7 +388,7 @@ register(
         stored=of_matrices(
             "012",
             "01",
-            fits=lambda a, b, q: q.shape == (*a.shape[:-1], b.shape[-1]) and a.shape[:-2] == b.shape[:-2],
+            verify=lambda a, b, q: q.shape == (*a.shape[:-1], b.shape[-1]) and a.shape[:-2] == b.shape[:-2],
         ),
     )
 )
@@ -431,6 +433,6 @@ register(
         shape=lambda a: (a, Aval((*a.shape[:-2], a.shape[-1], a.shape[-1]), a.dtype)),
         batch=lambda _, a: bind("polar", a),
         many=True,
-        stored=of_matrices("0", fits=lambda a: a.shape[-2] >= a.shape[-1]),
+        stored=of_matrices("0", verify=lambda a: a.shape[-2] >= a.shape[-1]),
     )
 )

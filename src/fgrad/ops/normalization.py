@@ -259,7 +259,7 @@ register(
         stored=Stored(
             {"rank": is_count, "eps": is_number},
             dtypes=REAL,
-            fits=lambda x, *others, rank, eps: (
+            verify=lambda x, *others, rank, eps: (
                 0 < rank <= x.ndim and all(a.shape == x.shape[x.ndim - rank :] for a in others)
             ),
         ),

@@ -31,7 +31,7 @@ def _declare(
     name: str,
     run: Callable[..., Any],
     *traits: str,
-    fits: Callable[..., bool] | None = None,
+    verify: Callable[..., bool] | None = None,
     **params: Check,
 ) -> None:
     def shape(x: Any, *, axis: int, **_: Any) -> Aval:
@@ -45,7 +45,7 @@ def _declare(
             shape=shape,
             batch=lambda _, x, *, axis, **params: bind(name, x, axis=axis + 1, **params),
             traits=traits,
-            stored=Stored({"axis": is_axis, **params}, fits=fits),
+            stored=Stored({"axis": is_axis, **params}, verify=verify),
         )
     )
 
@@ -114,12 +114,12 @@ _declare(
     "argpartition",
     lambda x, *, axis, kth: np.argpartition(x, kth, axis),
     kth=_is_kth,
-    fits=lambda x, *, axis, kth: all(
+    verify=lambda x, *, axis, kth: all(
         -x.shape[axis] <= k < x.shape[axis] for k in np.asarray(kth, np.int64).ravel().tolist()
     ),
 )
-_declare("argmax", lambda x, *, axis: np.argmax(x, axis), REDUCES, fits=_has_elements)
-_declare("argmin", lambda x, *, axis: np.argmin(x, axis), REDUCES, fits=_has_elements)
+_declare("argmax", lambda x, *, axis: np.argmax(x, axis), REDUCES, verify=_has_elements)
+_declare("argmin", lambda x, *, axis: np.argmin(x, axis), REDUCES, verify=_has_elements)
 
 
 # Order statistics of lanes: the last axis of `x` is ordered, its other axes are those of `ranks`, if any.
@@ -197,7 +197,7 @@ register(
         vjp=flat,
         shape=_shape_rank,
         batch=_batch_rank,
-        stored=Stored({"propagate": is_flag}, fits=_ranks),
+        stored=Stored({"propagate": is_flag}, verify=_ranks),
     )
 )
 
@@ -231,7 +231,9 @@ register(
         batch=_batch_search,
         stored=Stored(
             {"side": one_of("left", "right")},
-            fits=lambda a, v, *, side: a.ndim == 1 or (a.ndim > 1 and v.shape[: a.ndim - 1] == a.shape[:-1]),
+            verify=lambda a, v, *, side: (
+                a.ndim == 1 or (a.ndim > 1 and v.shape[: a.ndim - 1] == a.shape[:-1])
+            ),
         ),
     )
 )
@@ -271,6 +273,6 @@ register(
         vjp=by_argument(_share, None, None, exact=True),
         shape=lambda x, first, group: Aval((*first.shape, *x.shape[1:]), x.dtype),
         batch=_batch_representative,
-        stored=Stored(fits=_represents),
+        stored=Stored(verify=_represents),
     )
 )

@@ -94,10 +94,10 @@ def _max_adjoint(ct: Any, out: Any, x: Any, *, window: Steps, stride: Steps, pad
     share = ct / number
     total: Any = None
     for index, tie in ties:
-        part = bind("unslice", bind("where", tie, share, 0), shape=whole, index=index)
+        part = bind("slice_backward", bind("where", tie, share, 0), shape=whole, index=index)
         total = part if total is None else total + part
     back = bind("slice", total, index=there)
-    return bind("unslice", back, shape=shape, index=here) if _cuts(padding) else back
+    return bind("slice_backward", back, shape=shape, index=here) if _cuts(padding) else back
 
 
 def _adds(v: Any, _: Any) -> bool:
@@ -122,7 +122,7 @@ register(
         shape=lambda x, *, window, stride, padding: Aval(_pooled(x, window, stride, padding), x.dtype),
         batch=lambda _, x, **params: bind("max_pool", x, **params),
         real=True,
-        stored=Stored(_STORED, fits=_slides, work=lambda x, *, padding, **_: padded_size(x, padding)),
+        stored=Stored(_STORED, verify=_slides, work=lambda x, *, padding, **_: padded_size(x, padding)),
     )
 )
 
@@ -171,7 +171,7 @@ linear(
     adjoint=_sum_adjoint,
     shape=lambda x, *, window, stride, padding: Aval(_pooled(x, window, stride, padding), x.dtype),
     batch=lambda x, **params: bind("window_sum", x, **params),
-    stored=Stored(_STORED, fits=_slides, work=lambda x, *, padding, **_: padded_size(x, padding)),
+    stored=Stored(_STORED, verify=_slides, work=lambda x, *, padding, **_: padded_size(x, padding)),
 )
 linear(
     "window_spread",
@@ -183,7 +183,7 @@ linear(
     batch=lambda x, **params: bind("window_spread", x, **params),
     stored=Stored(
         {**_STORED, "space": is_shape},
-        fits=_slides,
+        verify=_slides,
         work=lambda x, *, padding, space, **_: padded_size(
             Aval((*x.shape[: -len(space)], *space), x.dtype), padding
         ),

@@ -150,7 +150,7 @@ register(
         shape=lambda key, count: Aval(np.broadcast_shapes(key.shape, count.shape), np.dtype(np.uint32)),
         batch=functools.partial(batch_elementwise, "threefry"),
         stored=Stored(
-            fits=lambda key, count: (
+            verify=lambda key, count: (
                 key.shape[-1:] == count.shape[-1:] == (2,) and key.dtype == count.dtype == np.uint32
             )
         ),
@@ -206,7 +206,7 @@ register(
                 "shape": is_shape,
                 "dtype": is_dtype,
             },
-            fits=_draws,
+            verify=_draws,
             work=lambda *_, options, **__: 2 * options.get("a", 0),
         ),
     )

@@ -50,7 +50,7 @@ def _reduction(
     shape: Rule = reduced,
     *,
     run: Rule | None = None,
-    fits: Rule | None = None,
+    verify: Rule | None = None,
 ) -> None:
     """Declare a reduction by its derivative and by what joins two elements, or by what computes it."""
     if run is None:
@@ -66,7 +66,7 @@ def _reduction(
             batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
             reduction=how,
             traits={TOTAL, REDUCES},
-            stored=Stored({"axes": are_axes}, fits=fits),
+            stored=Stored({"axes": are_axes}, verify=verify),
         )
     )
 
@@ -93,7 +93,7 @@ def _prod(ct: Any, x: Any, *, axes: Axes) -> Any:
     rows = reshape(bind("transpose", x, axes=order), (*kept, math.prod(x.shape[i] for i in axes)))
     axis = len(kept)
     behind = reverse(_products_before(reverse(rows, axis), axis), axis)
-    others = bind("both", _products_before(rows, axis), behind)  # one may overflow beside a zero
+    others = bind("multiply_no_nan", _products_before(rows, axis), behind)  # one may overflow beside a zero
     back = reshape(others, tuple(x.shape[i] for i in order))
     inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
     return expand(ct, x.shape, axes) * bind("transpose", back, axes=inverse)
@@ -169,7 +169,7 @@ def _before(x: Any, axis: int) -> Any:
     """Return `x` moved one place back along `axis`, with zero in front."""
     full = (slice(None),) * axis
     head = bind("slice", x, index=(*full, slice(None, -1)))
-    return bind("unslice", head, shape=x.shape, index=(*full, slice(1, None)))
+    return bind("slice_backward", head, shape=x.shape, index=(*full, slice(1, None)))
 
 
 def _suffix(ct: Any, a: Any, axis: int) -> Any:
@@ -187,7 +187,9 @@ def _run_cumprod(x: Any, *, axis: int) -> Any:
 
 def _cumprod(ct: Any, x: Any, *, axis: int) -> Any:
     # out_i = x_i out_(i-1): the recurrence with out_(-1) = 1, right also where elements are zero
-    return bind("both", _suffix(ct, x, axis), _products_before(x, axis))  # one may overflow beside a zero
+    return bind(
+        "multiply_no_nan", _suffix(ct, x, axis), _products_before(x, axis)
+    )  # one may overflow beside a zero
 
 
 def _recur_first(ct: Any, out: Any, x: Any, *, axis: int) -> Any:
@@ -204,7 +206,7 @@ for _name, _how in (
     ("nanmax", Reduction("fmax", math.nan, "fmax({}, {})")),
     ("nanmin", Reduction("fmin", math.nan, "fmin({}, {})")),
 ):
-    _reduction(_name, _extremum, _how, fits=_has_elements)
+    _reduction(_name, _extremum, _how, verify=_has_elements)
 _reduction(
     "prod",
     _prod,
@@ -238,7 +240,7 @@ register(
         vjp=by_argument(_recur_first, _recur_second),
         shape=lambda a, b, *, axis: Aval(a.shape, np.result_type(a.dtype, b.dtype)),
         batch=_batch_recur,
-        stored=Stored({"axis": is_axis}, fits=lambda a, b, *, axis: a == b),
+        stored=Stored({"axis": is_axis}, verify=lambda a, b, *, axis: a == b),
     )
 )
 
@@ -269,7 +271,7 @@ def _accumulate(ct: Any, out: Any, x: Any, *, ufunc: str, axis: int) -> Any:
     first, second = (
         near(x).zeros(here.shape, x.dtype) if s is None else broadcast_to(s, here.shape) for s in slopes
     )
-    contributed = _suffix(ct, bind("unslice", first, shape=x.shape, index=tail), axis)
+    contributed = _suffix(ct, bind("slice_backward", first, shape=x.shape, index=tail), axis)
     own = bind("update", near(x).ones(x.shape, x.dtype), second, index=tail)
     return bind("scale", contributed, own)
 

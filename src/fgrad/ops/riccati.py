@@ -101,7 +101,7 @@ def _shape(a: Any, *others: Any, discrete: bool) -> Any:
     return type(a)(a.shape, np.result_type(a.dtype, *(o.dtype for o in others)))
 
 
-def _fits(a: Aval, b: Aval, q: Aval, r: Aval, *, discrete: bool) -> bool:
+def _verify(a: Aval, b: Aval, q: Aval, r: Aval, *, discrete: bool) -> bool:
     n, m = b.shape[-2:]
     lead = a.shape[:-2]
     wanted = ((*lead, n, n), (*lead, n, m), (*lead, n, n), (*lead, m, m))
@@ -115,6 +115,6 @@ register(
         vjp=_vjp,
         shape=_shape,
         batch=_batch,
-        stored=of_matrices("0123", "023", {"discrete": is_flag}, fits=_fits),
+        stored=of_matrices("0123", "023", {"discrete": is_flag}, verify=_verify),
     )
 )

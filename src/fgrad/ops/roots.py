@@ -118,7 +118,7 @@ register(
         stored=Stored(
             {"lead": is_count},
             dtypes=LAPACK,
-            fits=lambda p, *, lead: p.ndim == 1 and lead < p.shape[0],
+            verify=lambda p, *, lead: p.ndim == 1 and lead < p.shape[0],
             work=lambda p, **_: p.size**2,
         ),
     )
@@ -131,7 +131,7 @@ register(
         shape=lambda ct, r, p: ct,
         stored=Stored(
             dtypes=LAPACK,
-            fits=lambda ct, r, p: (
+            verify=lambda ct, r, p: (
                 ct.ndim == r.ndim == p.ndim == 1 and ct.shape == r.shape and p.shape[0] == r.shape[0] + 1
             ),
         ),

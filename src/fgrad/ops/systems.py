@@ -114,7 +114,7 @@ register(
         batch=_batch_solve,
         unchecked={"check": ""},
         effect=lambda params: bool(params["check"]),
-        stored=of_matrices("01", "0", {"check": one_of("", "qr", "eig", "det")}, fits=_divided),
+        stored=of_matrices("01", "0", {"check": one_of("", "qr", "eig", "det")}, verify=_divided),
     )
 )
 
@@ -319,7 +319,7 @@ register(
         ),
         shape=_shape_minors,
         batch=_batch_minors("minors"),
-        stored=of_matrices("01", "01", fits=same_shapes),
+        stored=of_matrices("01", "01", verify=same_shapes),
     )
 )
 
@@ -335,7 +335,7 @@ register(
         ),
         shape=_shape_minors,
         batch=_batch_minors("second_minors"),
-        stored=of_matrices("012", "012", fits=same_shapes),
+        stored=of_matrices("012", "012", verify=same_shapes),
     )
 )
 

@@ -126,7 +126,7 @@ register(
             "01",
             "0",
             {"lower": is_flag, "unit": is_flag},
-            fits=lambda a, b, **_: a.shape[:-1] == b.shape[:-1] and a.shape[-1] == b.shape[-2],
+            verify=lambda a, b, **_: a.shape[:-1] == b.shape[:-1] and a.shape[-1] == b.shape[-2],
         ),
     )
 )
@@ -167,7 +167,7 @@ def _mirrored(ab: Any, below: int, above: int) -> Any:
 
 def _padded(x: Any, start: int, n: int) -> Any:
     """Return vectors of length `n` that hold `x` from `start`, and zeros around it."""
-    return bind("unslice", x, shape=(*x.shape[:-1], n), index=(..., slice(start, start + x.shape[-1])))
+    return bind("slice_backward", x, shape=(*x.shape[:-1], n), index=(..., slice(start, start + x.shape[-1])))
 
 
 def _banded_vjp(pattern: Pattern) -> VJP:
@@ -205,7 +205,7 @@ register(
         stored=of_matrices(
             "01",
             params={"below": is_count, "above": is_count},
-            fits=lambda ab, b, *, below, above: ab.shape == (*b.shape[:-2], below + above + 1, b.shape[-2]),
+            verify=lambda ab, b, *, below, above: ab.shape == (*b.shape[:-2], below + above + 1, b.shape[-2]),
         ),
     )
 )
@@ -327,7 +327,7 @@ register(
         vjp=flat,
         shape=lambda piv: Aval(piv.shape, np.dtype(np.int32)),
         batch=lambda _, piv: bind("pivot_order", piv),
-        stored=Stored(dtypes=INTEGERS, fits=lambda piv: piv.ndim > 0),
+        stored=Stored(dtypes=INTEGERS, verify=lambda piv: piv.ndim > 0),
     )
 )
 

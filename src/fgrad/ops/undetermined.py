@@ -193,7 +193,7 @@ register(
                 **dict.fromkeys(("both", "strict", "second", "look"), is_flag),
             },
             dtypes=LAPACK + "?",
-            fits=_guards,
+            verify=_guards,
         ),
     )
 )

@@ -347,7 +347,7 @@ register(
         batch=_batch,
         costly=True,
         traits={PRODUCT},
-        stored=Stored(_PARAMS, fits=_convolves, work=_work),
+        stored=Stored(_PARAMS, verify=_convolves, work=_work),
     )
 )
 
@@ -364,7 +364,7 @@ def _declare_adjoint(name: str, run: Rule, *rules: Rule) -> None:
             traits={PRODUCT},
             stored=Stored(
                 {"shape": is_shape, **_PARAMS},
-                fits=functools.partial(_pulls_back, name),
+                verify=functools.partial(_pulls_back, name),
                 work=lambda ct, other, *, shape, **p: _work(*_operands(name, ct, other, shape), **p),
             ),
         )

@@ -118,7 +118,7 @@ pattern("algebra.addition")(of_elements("add"))
 pattern("algebra.subtraction")(of_elements("subtract"))
 pattern("algebra.product")(of_elements("multiply"))
 pattern("algebra.quotient")(of_elements("divide"))
-pattern("algebra.product_where_zero_wins", signed=False)(of_elements("scale", "both"))
+pattern("algebra.product_where_zero_wins", signed=False)(of_elements("scale", "multiply_no_nan"))
 pattern("algebra.extremum", signed=False)(  # NumPy's fmax has zeros of either sign
     of_elements("maximum", "minimum", "fmax", "fmin")
 )
@@ -419,11 +419,11 @@ def written(d: Drawing, xs: list[Any], shape: tuple[int, ...], dtype: Any) -> An
             bind("slice", bind("reshape", value, shape=(count,)), index=(slice(size),)),
             shape=inner,
         )
-    return bind("unslice", value, shape=shape, index=index)
+    return bind("slice_backward", value, shape=shape, index=index)
 
 
-@pattern("shapes.unsliced", "through unslice")
-def unslices(d: Drawing) -> Any:
+@pattern("shapes.sliced_backward", "through slice_backward")
+def slices_backward(d: Drawing) -> Any:
     shape, dtype = d.shape(((3,), (2, 3), (4, 2), (1, 3))), d.dtype(("float32", "int8", "complex64"))
     given = [d.given((12,), dtype), d.fixed((12,), dtype)]
 
@@ -434,7 +434,7 @@ def unslices(d: Drawing) -> Any:
             wide = tuple(n + d.integer(0, 2) for n in inner)
             starts = [d.integer(0, w - n) for w, n in zip(wide, inner, strict=True)]
             y = bind(
-                "unslice",
+                "slice_backward",
                 y,
                 shape=wide,
                 index=tuple(slice(s, s + n) for s, n in zip(starts, inner, strict=True)),
@@ -573,7 +573,7 @@ def added_parts(d: Drawing) -> Any:
                     bind("slice", xs[given[0]], index=(slice(0, int(np.prod(shape[1:], dtype=int))),)),
                     shape=shape[1:],
                 )
-                part = bind("unslice", value, shape=shape, index=(k,))
+                part = bind("slice_backward", value, shape=shape, index=(k,))
             total = bind("add", total, part) if d.chance() else bind("add", part, total)
         return total
 
@@ -632,7 +632,7 @@ def sums(d: Drawing) -> Any:
     part = d.given((12,), dtype)
 
     def f(*xs: Any) -> Any:
-        kind = d.pick(("sum", "transpose", "reshape", "unslice", "concatenate", "x"))
+        kind = d.pick(("sum", "transpose", "reshape", "slice_backward", "concatenate", "x"))
         v = xs[x]
         if kind == "sum":
             v = bind("sum", v, axes=d.axes(v.ndim))
@@ -640,7 +640,7 @@ def sums(d: Drawing) -> Any:
             v = bind("transpose", v, axes=d.permutation(v.ndim))
         elif kind == "reshape":
             v = bind("reshape", v, shape=d.pick(shapes_of(int(np.prod(shape, dtype=int)))))
-        elif kind == "unslice":
+        elif kind == "slice_backward":
             v = written(d, [xs[part]], d.pick(((3,), (2, 3), (4, 2))), dtype)
         elif kind == "concatenate" and shape:
             v = bind("concatenate", v, xs[y], v, axis=d.integer(0, len(shape) - 1))

@@ -1,8 +1,9 @@
 """Algebra of elements: what arithmetic with zeros, ones, signs, equal operands and known conditions gives.
 
 What changes no bit is always done. Where a rule of a derivative says that zero wins over infinity and NaN
-(`scale`, `both`), a constant zero makes the product zero. The sign of a zero may change where two choices
-with zeros are added. Products with zero, sums with +0.0 and differences of equal values stay as they are.
+(`scale`, `multiply_no_nan`), a constant zero makes the product zero. The sign of a zero may change where two
+choices with zeros are added. Products with zero, sums with +0.0 and differences of equal values stay as they
+are.
 """
 
 from __future__ import annotations
@@ -256,7 +257,7 @@ def quotient(rw: Rewriting, e: Equation) -> Any:
     return _signs_outside(rw, e)
 
 
-@ALGEBRA.on("scale", "both")
+@ALGEBRA.on("scale", "multiply_no_nan")
 def product_where_zero_wins(rw: Rewriting, e: Equation) -> Any:
     """Zero where a factor is; a plain product where that makes no difference: for a known cotangent
     without zeros, and for a known finite factor.
@@ -264,7 +265,7 @@ def product_where_zero_wins(rw: Rewriting, e: Equation) -> Any:
     x, y = e.args
     if _kind(e) not in "fc":
         return None
-    for a, _other, wins in ((x, y, True), (y, x, e.name == "both")):
+    for a, _other, wins in ((x, y, True), (y, x, e.name == "multiply_no_nan")):
         if not is_constant(a):
             continue
         s = _value(rw, e, a)

@@ -261,8 +261,8 @@ def _of_taken(first: Sequence[Box], second: Sequence[Box]) -> list[Box]:
     return joined
 
 
-@through("unslice")
-def _through_unslice(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
+@through("slice_backward")
+def _through_slice_backward(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     (x,), shape = made.args, made.params["shape"]
     written = boxes(shape, made.params["index"])
     if written is None:
@@ -343,15 +343,15 @@ def _through_transpose(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -
 def _through_sum(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     """Take of both terms, where one of them is mostly zero."""
     shape = made.outs[0].aval.shape
-    if not any(rw.maker(a, "unslice") for a in made.args) or any(
+    if not any(rw.maker(a, "slice_backward") for a in made.args) or any(
         rw.aval(a).shape != shape for a in made.args
     ):
         return None
     return rw.add(*(take(rw, a, taken) for a in made.args))
 
 
-@SHAPES.on("unslice")
-def unsliced(rw: Rewriting, e: Equation) -> Any:
+@SHAPES.on("slice_backward")
+def sliced_backward(rw: Rewriting, e: Equation) -> Any:
     """Nothing into a whole array; a permutation where everything is written; one of two."""
     (x,), shape, index = e.args, e.params["shape"], e.params["index"]
     if _added(shape, index):
@@ -360,7 +360,7 @@ def unsliced(rw: Rewriting, e: Equation) -> Any:
         if taken is None:
             return None
         own = rw.reshape(x, kept_lengths(taken))
-        return rw.make("unslice", own, shape=shape, index=plain)
+        return rw.make("slice_backward", own, shape=shape, index=plain)
     taken = boxes(shape, index)
     if taken is None:
         return None
@@ -369,7 +369,7 @@ def unsliced(rw: Rewriting, e: Equation) -> Any:
     if all(b.length == n for b, n in zip(taken, shape, strict=True)):
         own = rw.reshape(x, shape)
         return take(rw, own, [Box(b.start, b.length, b.step) for b in taken])
-    made = rw.maker(x, "unslice")
+    made = rw.maker(x, "slice_backward")
     inner = boxes(made.params["shape"], made.params["index"]) if made else None
     if made and inner is not None:
         return padded(rw, made.args[0], shape, _of_taken(taken, inner))
@@ -378,13 +378,13 @@ def unsliced(rw: Rewriting, e: Equation) -> Any:
 
 def part(rw: Rewriting, x: Any, shape: Shape) -> tuple[Any, Any] | None:
     """Return what is written into zeros of this shape, and its index; None if `x` is nothing like it."""
-    made = rw.maker(x, "unslice")
+    made = rw.maker(x, "slice_backward")
     return (made.args[0], made.params["index"]) if made and rw.aval(x).shape == shape else None
 
 
 def padded(rw: Rewriting, x: Any, shape: Shape, taken: Sequence[Box]) -> Any:
     """Return the array that holds `x` at `taken`, and zeros beside it."""
-    return rw.make("unslice", x, shape=shape, index=index_of(taken))
+    return rw.make("slice_backward", x, shape=shape, index=index_of(taken))
 
 
 # ---- joined arrays ----------------------------------------------------------------------------------
@@ -478,8 +478,8 @@ def _sum_of_reshape(rw: Rewriting, e: Equation, made: Equation) -> Any:
     return rw.reshape(total, tuple(shape[i] for i in remaining(axes, len(shape))))
 
 
-@summed("unslice")
-def _sum_of_unslice(rw: Rewriting, e: Equation, made: Equation) -> Any:
+@summed("slice_backward")
+def _sum_of_slice_backward(rw: Rewriting, e: Equation, made: Equation) -> Any:
     shape, axes = made.params["shape"], e.params["axes"]
     taken = boxes(shape, made.params["index"])
     if taken is None:

@@ -1,7 +1,7 @@
 """Linear algebra: SciPy's names for arrays and Tensors, in stacks of any shape.
 
-Primitives that SciPy computes (`expm`, `ldl`, triangular systems, ...) and those of `fgrad.numpy.linalg` do the
-work, so that every function has derivatives of every order, and runs under vmap and jit.
+Primitives that SciPy computes (`expm`, `ldl`, triangular systems, ...) and those of `fgrad.numpy.linalg` do
+the work, so that every function has derivatives of every order, and runs under vmap and jit.
 """
 
 from numpy.linalg import LinAlgError as LinAlgError

@@ -160,7 +160,10 @@ def qr(
     if mode == "r":
         r = bind("qr", a, mode="reduced")[1]
         k = min(m, n)
-        return (bind("unslice", r, shape=tuple(a.shape), index=(..., slice(0, k), slice(None))), *places)
+        return (
+            bind("slice_backward", r, shape=tuple(a.shape), index=(..., slice(0, k), slice(None))),
+            *places,
+        )
     q, r = bind("qr", a, mode="complete" if mode == "full" and m > n else "reduced")
     return (q, r, *places)
 

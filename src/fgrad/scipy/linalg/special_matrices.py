@@ -118,7 +118,9 @@ def block_diag(*arrs: Any) -> Any:
     for a in blocks:
         wide = (*lead, a.shape[-2], n)
         inner = broadcast_to(convert(a, dtype), (*lead, *a.shape[-2:]))
-        lines.append(bind("unslice", inner, shape=wide, index=(..., slice(start, start + a.shape[-1]))))
+        lines.append(
+            bind("slice_backward", inner, shape=wide, index=(..., slice(start, start + a.shape[-1])))
+        )
         start += a.shape[-1]
     return concatenate(lines, axis=-2) if m else broadcast_to(np.zeros((0, n), dtype), (*lead, 0, n))
 

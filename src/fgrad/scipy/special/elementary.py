@@ -93,7 +93,7 @@ def _inv_boxcox(value: Expr, y: Expr, power: Expr) -> tuple[Expr, Expr]:
     by_value = where(close, value / where(close, 1 + u, 1.0), fn.power(1 + far, 1 / rate - 1))
     by_log = where(close, near(where(close, u, 0.0)), -fn.log1p(far) / (far * far))
     beside = where(close, 0, y * y * by_value / far)
-    return by_value, fn.both(value * y * y, by_log) + beside
+    return by_value, fn.multiply_no_nan(value * y * y, by_log) + beside
 
 
 def _powm1(f: Expr, x: Expr, y: Expr) -> Any:
@@ -150,8 +150,10 @@ declare({
     "sici_ci":    Row("x", lambda f, x: (fn.cos(x) / x,), "6.2.11", complex=True, output=("sici", 1)),
     "spence":     Row("z", _spence, "25.12.2", complex=True),
     "wrightomega": Row("z", lambda f, z: (f / (1 + f),), "4.13.4", complex=True),
-    "xlogy":      Row("x y", lambda f, x, y: (fn.log(y), fn.both(x, 1 / y)), "product rule", complex=True),
-    "xlog1py":    Row("x y", lambda f, x, y: (fn.log1p(y), fn.both(x, 1 / (1 + y))), "product rule",
+    "xlogy":      Row("x y", lambda f, x, y: (fn.log(y), fn.multiply_no_nan(x, 1 / y)), "product rule",
+                      complex=True),
+    "xlog1py":    Row("x y", lambda f, x, y: (fn.log1p(y), fn.multiply_no_nan(x, 1 / (1 + y))),
+                      "product rule",
                       complex=True),
     "entr":       Row("x", _entr, "product rule"),
     "rel_entr":   Row("x y", _rel_entr, "product rule"),

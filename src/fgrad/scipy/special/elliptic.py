@@ -172,7 +172,7 @@ def _elliprg(_: Expr, x: Expr, y: Expr, z: Expr) -> tuple[Expr, ...]:
     first = fn.elliprf(x, y, z) / 4
 
     def slope(x: Expr, y: Expr, z: Expr) -> Expr:
-        return first - fn.both(z, fn.elliprd(x, y, z)) / 12
+        return first - fn.multiply_no_nan(z, fn.elliprd(x, y, z)) / 12
 
     return slope(y, z, x), slope(x, z, y), slope(x, y, z)
 

@@ -207,7 +207,7 @@ def logsumexp(
     top = reshape(bind("logsumexp", stop_gradient(a), axes=axes), kept)
     top = bind("where", bind("isfinite", top), top, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        total = bind("sum", bind("both", weights, unary("exp", a - top)), axes=axes)
+        total = bind("sum", bind("multiply_no_nan", weights, unary("exp", a - top)), axes=axes)
         y = unary("log", unary("absolute", total)) + reshape(top, total.shape)
     sign = unary("sign", total)
     return (reshape(y, kept), reshape(sign, kept)) if keepdims else (y, sign)

@@ -188,7 +188,7 @@ def _beta(f: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
             """Return f (cot(pi a) - cot(pi s)), the first of them only where `a` is low."""
             low, s = _is_low(a), a + b
             top = where(low, _sine(b), -_cosine(s))
-            return fn.beta(where(low, b, a), 1 - s) * fn.both(
+            return fn.beta(where(low, b, a), 1 - s) * fn.multiply_no_nan(
                 top, 1 / where(low, _sine(a) * _sine(a), _sine(b))
             )
 
@@ -209,7 +209,9 @@ def _betaln(_: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
         low, low_sum = _is_low(a), _is_low(s)
         left, right = where(low, a, 0.5), where(low_sum, s, 0.5)
         gap = where(fn.logical_and(low, low_sum), b, right - left)
-        poles = fn.both(_sine(gap), 1 / (_sine(left) * _sine(right)))  # cot(pi left) - cot(pi right)
+        poles = fn.multiply_no_nan(
+            _sine(gap), 1 / (_sine(left) * _sine(right))
+        )  # cot(pi left) - cot(pi right)
         return _folded_psi(a) - _folded_psi(s) - math.pi * poles
 
     return by_first(a, b), by_first(b, a)
@@ -223,7 +225,9 @@ def _poch(f: Expr, z: Expr, m: Expr) -> tuple[Expr, Expr]:
     poles = (
         zero_unless(
             cancel,
-            lambda z, m: fn.both(_sine(m), _inverse_square(_sine(z + m))) * fn.poch(1 - z - m, m) * math.pi,
+            lambda z, m: (
+                fn.multiply_no_nan(_sine(m), _inverse_square(_sine(z + m))) * fn.poch(1 - z - m, m) * math.pi
+            ),
             (z, -0.25),
             (m, 0.3),
         )
