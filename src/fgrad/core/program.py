@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -62,7 +62,7 @@ class Equation:
         self.name, self.args, self.params, self.outs, self.line = name, args, params, outs, line
 
     @property
-    def traits(self) -> frozenset[str]:
+    def traits(self) -> Collection[str]:
         """What passes ask of its primitive."""
         return PRIMITIVES[self.name].traits
 
