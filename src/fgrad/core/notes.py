@@ -10,6 +10,7 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 from weakref import ref
@@ -61,15 +62,11 @@ class Recording:
         self.number = next(_numbers)
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Sweep:
     """One reverse pass over a recording."""
 
-    __slots__ = ("recording",)
-
     recording: Recording
-
-    def __init__(self, recording: Recording) -> None:
-        self.recording = recording
 
 
 class Note:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 from weakref import ref
 
@@ -46,16 +47,12 @@ CUT.clear()
 CUT.vjp = None
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Pick:
     """The reverse step from output `index` of an operation with `count` outputs."""
 
-    __slots__ = ("count", "index")
-
     index: int
     count: int
-
-    def __init__(self, index: int, count: int) -> None:
-        self.index, self.count = index, count
 
 
 def _hidden(*_: Any) -> Any:

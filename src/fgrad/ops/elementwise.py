@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -241,16 +242,12 @@ def _declare(
     )
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Body:
     """What an element-wise primitive computes at one element."""
 
-    __slots__ = ("params", "result")
-
     params: tuple[Expr, ...]
     result: Expr
-
-    def __init__(self, params: tuple[Expr, ...], result: Expr) -> None:
-        self.params, self.result = params, result
 
 
 def _built(text: str, namespace: dict[str, Any], constants: dict[str, float]) -> Rule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -149,15 +150,11 @@ class BatchedArrays(BatchedTracer):
         return BatchedTracer(self.trace, self.whole)
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Same:
     """What a batch rule returns for an output that is the same for all examples."""
 
-    __slots__ = ("value",)
-
     value: Any
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
 
 class Batch(Trace):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ class Done:
         self.leaves = [Leaf(trace, y) for y in found]
 
 
+@dataclass(eq=False, repr=False)
 class Runs:
     """The runs of a mapped function: one, or one for each group of examples that go the same way.
 
@@ -77,21 +79,8 @@ class Runs:
     structure: Any
     size: int
     name: Any
-    line: str
-
-    def __init__(
-        self,
-        fun: Callable[..., Any],
-        wholes: list[Any],
-        mapped: list[bool],
-        structure: Any,
-        size: int,
-        name: Any,
-    ) -> None:
-        self.fun, self.wholes, self.mapped, self.structure = fun, wholes, mapped, structure
-        self.size, self.name = size, name
-        self.line = ""
-        self.state: State | None = None
+    line: str = field(default="", init=False)  # of the last split
+    state: State | None = field(default=None, init=False)
 
     def everything(self) -> list[Done]:
         """Return the results of all examples, in parts."""

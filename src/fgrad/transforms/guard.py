@@ -8,6 +8,7 @@ way, which makes every check and is what this is tested against, decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -201,15 +202,11 @@ class _Writer:
         return f"{self.name(tree.unflatten)}({self.name(structure)}, [{', '.join(leaves)}])"
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Mark:
     """Stands for a leaf of the results."""
 
-    __slots__ = ("text",)
-
     text: str
-
-    def __init__(self, text: str) -> None:
-        self.text = text
 
 
 def _display(x: Any) -> str | None:

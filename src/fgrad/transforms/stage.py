@@ -199,7 +199,7 @@ class Stage(Trace):
             with running((*below(self.level), self)):
                 inlined = [self.operand(o) for o in primitive.inline(*args, **params)]
             if primitive.apply:
-                self._close(Region(primitive, tuple(map(self.operand, args)), params, inlined, start))
+                self._close(Region(primitive, tuple(map(self.operand, args)), params, inlined, start, start))
             outs = tuple([StagedTracer(self, o) if isinstance(o, Var) else o for o in inlined])
             return outs if primitive.many else outs[0]
         return self._written(primitive, tuple([self.operand(a) for a in args]), params, weak)

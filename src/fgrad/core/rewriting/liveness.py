@@ -6,6 +6,7 @@ import functools
 import operator
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fgrad.core.control_flow import PLAIN, Branches, Code, Scan, While, joined
@@ -137,14 +138,7 @@ def pruned(e: Equation, wanted: Flags) -> Equation:
         if isinstance(code, While):
             made = While(restricted(code.condition, used, code.condition.outputs), body, sum(used[:n]))
         else:
-            made = Scan(
-                body,
-                sum(used[:n]),
-                sum(used[n : n + m]),
-                code.length,
-                reverse=code.reverse,
-                checkpoint=code.checkpoint,
-            )
+            made = replace(code, body=body, consts=sum(used[:n]), carry=sum(used[n : n + m]))
     else:
         return e
     if all(a is b for a, b in zip(made.inner(), code.inner(), strict=True)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,8 +43,7 @@ class BatchBuilder(Builder):
         if lead and mapped[0]:
             outs = self._masked_scan(inner, whole, args, mapped[1:])
         else:
-            made = Scan(whole, n, m, inner.length, reverse=inner.reverse, checkpoint=inner.checkpoint)
-            outs = self.plain(made, args)
+            outs = self.plain(replace(inner, body=whole), args)
         return [
             self.swapped(y) if i >= m and w else y for i, (y, w) in enumerate(zip(outs, which, strict=True))
         ]
