@@ -63,10 +63,8 @@ def view(
 class NeedsUnrolledError(Exception):
     """A loop has to be unrolled, because elements of different operands lie along it."""
 
-    loops: tuple[int, ...]
-
     def __init__(self, loops: Sequence[int]) -> None:
-        self.loops = tuple(loops)
+        self.loops: tuple[int, ...] = tuple(loops)
 
 
 @dataclass(eq=False, repr=False)

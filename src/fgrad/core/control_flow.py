@@ -128,12 +128,10 @@ class Branches(Code):
     """One of several programs of the same inputs, by a first argument."""
 
     primitive = "lax.cond"
-    branches: tuple[Program, ...]
-    outs: tuple[Aval, ...]
 
     def __init__(self, programs: Sequence[Program], outs: Sequence[Aval] | None = None) -> None:
-        self.branches = tuple(programs)
-        self.outs = tuple(avals_out(programs[0]) if outs is None else outs)
+        self.branches: tuple[Program, ...] = tuple(programs)
+        self.outs: tuple[Aval, ...] = tuple(avals_out(programs[0]) if outs is None else outs)
 
     def made_of(self) -> list[int]:
         """Find out what each output is made of: the choice, and what each branch makes it of."""

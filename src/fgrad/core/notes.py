@@ -55,11 +55,10 @@ class Recording:
 
     level: int
     manager: Any
-    number: int
 
     def __init__(self, level: int, manager: Any = None) -> None:
         self.level, self.manager = level, manager  # a weak reference to the GradManager
-        self.number = next(_numbers)
+        self.number: int = next(_numbers)
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -105,20 +104,16 @@ class Note:
 
     parents: tuple[Note, ...]
     line: str
-    recordings: list[Recording]
-    index: int | None
-    name: str
-    places: list[int]
     avals: list[Aval] | None
     given: list[Aval | None]
 
     def __init__(self, node: Node, parents: tuple[Note, ...], line: str = "") -> None:
         vjp = node.vjp
         self.parents, self.line = parents, line
-        self.recordings = [recording_of(node.tape)]
-        self.index = vjp.index if isinstance(vjp, Pick) else None
-        self.name = (vjp.primitive or vjp.title or "operation") if isinstance(vjp, VJP) else ""
-        self.places = _places(node)
+        self.recordings: list[Recording] = [recording_of(node.tape)]
+        self.index: int | None = vjp.index if isinstance(vjp, Pick) else None
+        self.name: str = (vjp.primitive or vjp.title or "operation") if isinstance(vjp, VJP) else ""
+        self.places: list[int] = _places(node)
         self.avals, self.given = _avals(node)
         self.seconds: float | None = None
         self.reverse_seconds: float | None = None
@@ -226,7 +221,6 @@ class Notes:
     asked: str
     stepping: str
     phase: str
-    inner: float
 
     apart = False  # whether compiled programs run kernel by kernel
 
@@ -236,7 +230,7 @@ class Notes:
         self.stepping = self.asked = (
             ""  # the origin of what a step goes back over, and who asked for the sweep
         )
-        self.inner = 0.0  # seconds in what is called by what runs now
+        self.inner: float = 0.0  # seconds in what is called by what runs now
         self._last: tuple[str, float, Any] = ("", 0.0, None)
         self._noted: tuple[Any, list[Recording]] = (None, [])  # the run that was noted last, and by whom
 

@@ -103,7 +103,6 @@ class Program:
     applied instead of its equations.
     """
 
-    regions: dict[int, Region]
     inputs: tuple[Var, ...]
     equations: tuple[Equation, ...]
     outputs: tuple[Any, ...]
@@ -118,7 +117,7 @@ class Program:
         trees: tuple[Any, Any],
         regions: Sequence[Region] = (),
     ) -> None:
-        self.regions = {
+        self.regions: dict[int, Region] = {
             r.start: r for r in regions
         }  # of those that start together the outermost, closed last
         self.inputs, self.equations, self.outputs = tuple(inputs), tuple(equations), tuple(outputs)

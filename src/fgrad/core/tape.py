@@ -122,9 +122,6 @@ class Tape(Trace):
     level: int
     owner: int
     raw: bool
-    linear_only: bool
-    limit: int
-    is_open: bool
 
     is_tape = True
     title = "a recording"
@@ -132,9 +129,9 @@ class Tape(Trace):
     def __init__(self, level: int, owner: int, *, raw: bool) -> None:
         self.level, self.owner, self.raw = level, owner, raw
         self.refs: list[ref[Node]] = []
-        self.limit = 1000
-        self.is_open = True
-        self.linear_only = (
+        self.limit: int = 1000
+        self.is_open: bool = True
+        self.linear_only: bool = (
             False  # whether the values recorded are of no consequence, only how they depend on leaves
         )
 

@@ -38,12 +38,11 @@ class Stream:
     key: Array
     shape: Shape
     place: Any
-    count: Any
 
     def __init__(self, cipher: Callable[[Array, Array], Array], key: Array, shape: Shape) -> None:
         self.cipher, self.key, self.shape, self.place = cipher, key, shape, near(key)
         n = math.prod(shape)
-        self.count = self.place.zeros((n, 2), np.uint32)
+        self.count: Any = self.place.zeros((n, 2), np.uint32)
         self.count[:, 1] = self.place.arange(n, dtype=np.uint32)
 
     def bits(self, use: int) -> Array:

@@ -28,17 +28,13 @@ class Leaf:
 
     __slots__ = ("is_mapped", "is_number", "is_weak", "size", "value")
 
-    size: int
-    is_mapped: bool
-    is_number: bool
-    is_weak: bool
     value: Any | Tensor
 
     def __init__(self, trace: Batch, y: Any) -> None:
-        self.size = trace.size
-        self.is_mapped = trace.owns(y)
-        self.is_number = isinstance(y, Tensor | np.ndarray | np.generic | int | float | complex)
-        self.is_weak = y.__class__ in {int, float, complex}
+        self.size: int = trace.size
+        self.is_mapped: bool = trace.owns(y)
+        self.is_number: bool = isinstance(y, Tensor | np.ndarray | np.generic | int | float | complex)
+        self.is_weak: bool = y.__class__ in {int, float, complex}
         self.value = trace.unbox(y) if self.is_mapped else alias(y) if y.__class__ is Tensor else y
 
     def stacked(self) -> Any:
@@ -54,14 +50,12 @@ class Done:
 
     __slots__ = ("leaves", "part", "structure")
 
-    part: Any
     structure: Any
-    leaves: list[Leaf]
 
     def __init__(self, trace: Batch, part: Any, out: Any) -> None:
-        self.part = part
+        self.part: Any = part
         found, self.structure = tree.flatten(out)
-        self.leaves = [Leaf(trace, y) for y in found]
+        self.leaves: list[Leaf] = [Leaf(trace, y) for y in found]
 
 
 @dataclass(eq=False, repr=False)

@@ -27,9 +27,6 @@ class Pushed:
 
     __slots__ = ("push", "run")
 
-    run: Evaluated
-    push: Pushforward
-
     def __init__(
         self,
         fun: Callable[..., Any],
@@ -38,8 +35,8 @@ class Pushed:
         inputs: Inputs,
         has_aux: bool,
     ) -> None:
-        self.run = Evaluated(fun, args, kwargs, inputs, has_aux)
-        self.push = Pushforward(self.run.pullback, self.run.outs)
+        self.run: Evaluated = Evaluated(fun, args, kwargs, inputs, has_aux)
+        self.push: Pushforward = Pushforward(self.run.pullback, self.run.outs)
 
     def along(self, k: int, n: int, tangent: Any) -> list[Any]:
         """Return the tangents of the outputs where only leaf `k` of `n` has a `tangent`."""

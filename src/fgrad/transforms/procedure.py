@@ -40,13 +40,11 @@ class Procedure:
 
     program: Program
     name: str
-    ins: tuple[Aval, ...]
-    outs: tuple[Aval, ...]
 
     def __init__(self, program: Program, name: str = "") -> None:
         self.program, self.name = program, name
-        self.ins = tuple(v.aval for v in program.inputs)
-        self.outs = tuple(map(aval_out, program.outputs))
+        self.ins: tuple[Aval, ...] = tuple(v.aval for v in program.inputs)
+        self.outs: tuple[Aval, ...] = tuple(map(aval_out, program.outputs))
         self._saving: dict[Pattern, Saving | None] = {}
         self._unchecked: dict[Pattern, Procedure] = {}
         self._mapped: LRU[tuple[Pattern, int], Procedure] = LRU()
@@ -151,14 +149,13 @@ def _alone(fun: Any, avals: Sequence[Aval]) -> Program:
 class Saving:
     """A procedure that also returns what its reverse step needs, and that step."""
 
-    forward: Procedure
     primals: tuple[int, ...]
     vjp: VJP
 
     def __init__(
         self, cut: Cut, name: str, wanted: Pattern, cts: Sequence[int], present: Sequence[bool]
     ) -> None:
-        self.forward = Procedure(cut.forward, name)
+        self.forward: Procedure = Procedure(cut.forward, name)
         self.primals, self._cts, self._present = tuple(cut.primals), tuple(cts), tuple(present)
         self._backward = cut.backward
         self._steps: dict[tuple[bool, ...], Procedure] = {}

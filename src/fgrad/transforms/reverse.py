@@ -85,9 +85,6 @@ class Inputs:
     __slots__ = ("handles", "leaves", "places", "plain", "structures", "where")
 
     where: Sequence[int]
-    plain: bool
-    leaves: list[Any]
-    handles: list[tuple[Any, tuple[Node, ...]]]
 
     def __init__(
         self,
@@ -101,10 +98,10 @@ class Inputs:
         self.where = where
         chosen = [args[i] for i in where]
         handles = [] if holomorphic else _arrays(chosen)
-        self.plain = len(handles) == len(where)
+        self.plain: bool = len(handles) == len(where)
         if self.plain:  # the usual case: every argument is one leaf
-            self.handles = handles
-            self.leaves = chosen
+            self.handles: list[tuple[Any, tuple[Node, ...]]] = handles
+            self.leaves: list[Any] = chosen
             self.structures: list[Any] = [tree.LEAF] * len(handles)
             self.places: Sequence[int | None] = range(len(handles))
             return

@@ -40,19 +40,16 @@ def silent(program: Program) -> Program:
 class Flow:
     """Which inputs of a program its outputs depend on, as sets of bits; `always`: those that effects need."""
 
-    always: int
-    outs: list[int]
-
     def __init__(self, program: Program) -> None:
         env = {v: 1 << i for i, v in enumerate(program.inputs)}
-        self.always = 0
+        self.always: int = 0
         for e in program.equations:
             args = [env[a] if isinstance(a, Var) else 0 for a in e.args]
             always, outs = _through(e)
             if has_effect(e):
                 self.always |= joined(always, args)
             env.update((v, joined(bits, args)) for v, bits in zip(e.outs, outs, strict=True))
-        self.outs = [env[y] if isinstance(y, Var) else 0 for y in program.outputs]
+        self.outs: list[int] = [env[y] if isinstance(y, Var) else 0 for y in program.outputs]
 
 
 _flows: weakref.WeakKeyDictionary[Program, Flow] = weakref.WeakKeyDictionary()  # programs do not change
