@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,16 @@ Shape = tuple[int, ...]
 _new = object.__new__
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class Aval:
     """The shape and dtype of a value that may not exist (an abstract value)."""
 
+    __slots__ = ("dtype", "shape")
+
     shape: Shape
     dtype: np.dtype[Any]
+
+    def __init__(self, shape: Shape, dtype: np.dtype[Any]) -> None:
+        self.shape, self.dtype = shape, dtype
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Aval) and (self.shape, self.dtype) == (other.shape, other.dtype)
