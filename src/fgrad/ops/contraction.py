@@ -43,10 +43,6 @@ def contract(x: Any, y: Any, a: str, b: str, out: str) -> Any:
     return bind("contract", x, y, a=a, b=b, out=out)
 
 
-def _run(x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
-    return _plan(a, b, out)(as_array(x), as_array(y))
-
-
 @functools.lru_cache(config.cache_entries())
 def _plan(a: str, b: str, out: str) -> Callable[[Any, Any], Any]:
     """Return the recipe: to matrices by transposes and reshapes, one `matmul`, and back."""
@@ -203,7 +199,7 @@ def _contracts(x: Aval, y: Aval, *, a: str, b: str, out: str) -> bool:
 register(
     Primitive(
         "contract",
-        run=_run,
+        run=lambda x, y, *, a, b, out: _plan(a, b, out)(as_array(x), as_array(y)),
         vjp=_vjp,
         shape=_shape,
         batch=_batch,

@@ -232,10 +232,6 @@ def _integers(stream: Stream, *, low: Array, high: Array, dtype: Any, endpoint: 
     return (first + _until_accepted(attempt)).astype(kind)
 
 
-def _permutation(stream: Stream, *, x: int) -> Array:
-    return np.argsort(stream.bits(0), axis=-1)
-
-
 def _choice(stream: Stream, *, a: int, replace: bool = True, shuffle: bool = True, p: Array = None) -> Array:
     """Return places with or without replacement; without it the greatest of perturbed logarithms.
 
@@ -287,6 +283,6 @@ METHODS: dict[str, Callable[..., Array]] = {
     "poisson": _poisson,
     "binomial": _binomial,
     "integers": _integers,
-    "permutation": _permutation,
+    "permutation": lambda stream, *, x: np.argsort(stream.bits(0), axis=-1),
     "choice": _choice,
 }

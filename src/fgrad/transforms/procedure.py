@@ -329,10 +329,6 @@ def _record(
             out._nodes += (tape.node(Pick(i, count), (), (node,)),)
 
 
-def _run(*values: Any, code: Procedure) -> tuple[Any, ...]:
-    return tuple(code.run([_value(v) for v in values]))
-
-
 def _batch(mapped: Pattern, *values: Any, code: Procedure) -> tuple[Any, ...]:
     size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
     return tuple(apply(code.mapped(mapped, size), values))
@@ -341,7 +337,7 @@ def _batch(mapped: Pattern, *values: Any, code: Procedure) -> tuple[Any, ...]:
 CALL = register(
     Primitive(
         "jit",
-        run=_run,
+        run=lambda *values, code: tuple(code.run([_value(v) for v in values])),
         vjp=flat,
         shape=lambda *_, code: code.outs,
         batch=_batch,
