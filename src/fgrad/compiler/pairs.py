@@ -28,8 +28,8 @@ from fgrad.core.primitive import (
     PRIMITIVES,
     TOTAL,
     Primitive,
+    declare,
     flat,
-    register,
 )
 from fgrad.core.program import Equation, Program, Var, applied, aval_out
 from fgrad.core.rewriting.operations import Operations
@@ -467,27 +467,23 @@ def _effect(params: dict[str, Any]) -> bool:
     return effect is not None and effect(params)
 
 
-register(
-    Primitive(
-        "complex.pairs",
-        run=lambda re, im: np.stack([re, im], -1),
-        vjp=flat,
-        shape=lambda re, im: Aval((*re.shape, 2), re.dtype),
-        traits={TOTAL, NOT_FOLDED},
-        stored="compilers write it",
-    )
+declare(
+    "complex.pairs",
+    run=lambda re, im: np.stack([re, im], -1),
+    vjp=flat,
+    shape=lambda re, im: Aval((*re.shape, 2), re.dtype),
+    traits={TOTAL, NOT_FOLDED},
+    stored="compilers write it",
 )
-register(
-    Primitive(
-        ON_PAIRS,
-        run=_run_on_pairs,
-        vjp=flat,
-        shape=lambda *_, avals, **__: tuple([pair_of(a) if is_pair(a) else a for a in avals[1]]),
-        effect=_effect,
-        many=True,
-        traits={NOT_FOLDED},
-        stored="compilers write it",
-    )
+declare(
+    ON_PAIRS,
+    run=_run_on_pairs,
+    vjp=flat,
+    shape=lambda *_, avals, **__: tuple([pair_of(a) if is_pair(a) else a for a in avals[1]]),
+    effect=_effect,
+    many=True,
+    traits={NOT_FOLDED},
+    stored="compilers write it",
 )
 
 

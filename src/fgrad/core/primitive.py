@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from fgrad.core.stored import Stored
 if TYPE_CHECKING:
     from fgrad.core.tensor import Tensor
 
+P = ParamSpec("P")
 Rule = Callable[..., Any]
 Pattern = tuple[bool, ...]
 
@@ -301,6 +302,16 @@ def register(primitive: Primitive) -> Primitive:
     for arrived in ARRIVED:
         arrived(primitive)
     return primitive
+
+
+def _declaring(make: Callable[P, Primitive]) -> Callable[P, Primitive]:
+    def declared(*args: P.args, **columns: P.kwargs) -> Primitive:
+        return register(make(*args, **columns))
+
+    return declared
+
+
+declare = _declaring(Primitive)  # makes a primitive of its columns and adds it to the table
 
 
 def by_argument(

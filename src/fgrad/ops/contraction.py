@@ -28,10 +28,9 @@ from fgrad.core.primitive import (
     TOTAL,
     VJP,
     Pattern,
-    Primitive,
     Rule,
     by_argument,
-    register,
+    declare,
 )
 from fgrad.core.stored import Stored, is_text
 from fgrad.core.tensor import bind
@@ -196,15 +195,13 @@ def _contracts(x: Aval, y: Aval, *, a: str, b: str, out: str) -> bool:
     )
 
 
-register(
-    Primitive(
-        "contract",
-        run=lambda x, y, *, a, b, out: _plan(a, b, out)(as_array(x), as_array(y)),
-        vjp=_vjp,
-        shape=_shape,
-        batch=_batch,
-        costly=True,
-        traits={CONTRACTION, TOTAL, SPREADS, PRODUCT},
-        stored=Stored({"a": is_text, "b": is_text, "out": is_text}, fits=_contracts),
-    )
+declare(
+    "contract",
+    run=lambda x, y, *, a, b, out: _plan(a, b, out)(as_array(x), as_array(y)),
+    vjp=_vjp,
+    shape=_shape,
+    batch=_batch,
+    costly=True,
+    traits={CONTRACTION, TOTAL, SPREADS, PRODUCT},
+    stored=Stored({"a": is_text, "b": is_text, "out": is_text}, fits=_contracts),
 )

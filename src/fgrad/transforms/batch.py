@@ -253,6 +253,23 @@ def _stacked(examples: Sequence[Any]) -> Any:
     return functions.concatenate(*(reshape(e, (1, *e.shape)) for e in examples), axis=0)
 
 
+def for_examples(
+    run: Callable[[list[Any]], Sequence[Any]],
+    values: Sequence[Any],
+    mapped: Sequence[bool],
+    size: int,
+    which: Sequence[bool] | None = None,
+) -> list[Any]:
+    """Return what `run` makes of `values` for `size` examples, which those that are `mapped` hold first.
+
+    So do the outputs that `which` marks, all if it is None; the others are the same for all examples.
+    """
+    trace = Batch(next_level(), size)
+    with running((*current().traces, trace)):
+        outs = run([trace.tracer(v) if m else v for v, m in zip(values, mapped, strict=True)])
+    return [trace.unbox(y) if w else y for y, w in zip(outs, which or [True] * len(outs), strict=True)]
+
+
 def batched_map(f: Callable[[Any], Sequence[Any]], x: Any) -> list[Any]:
     """Return the leaves of `f` mapped over the first axis of `x`; None stays None."""
     n = x.shape[0]

@@ -23,9 +23,8 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import (
     NOT_FOLDED,
     VJP,
-    Primitive,
+    declare,
     flat,
-    register,
 )
 from fgrad.core.tape import HIDDEN, Pick
 from fgrad.core.tensor import Tensor, following, lowered, wrap
@@ -229,18 +228,16 @@ def _batch(mapped: tuple[bool, ...], *values: Any, rule: Rule) -> tuple[Any, ...
     return tuple(apply_rule(BatchedRule(rule, mapped, size), values))
 
 
-CUSTOM = register(
-    Primitive(
-        "custom",
-        run=lambda *values, rule: tuple(_as_tensor(o)._value for o in rule.primal(*map(_as_tensor, values))),
-        vjp=flat,
-        batch=_batch,
-        many=True,
-        inline=lambda *values, rule: rule.primal(*values),
-        stored="a derivative of your own is Python, and Python is not stored",
-        apply=lambda *values, rule: apply_rule(rule.clone(), values),
-        traits={NOT_FOLDED},
-    )
+CUSTOM = declare(
+    "custom",
+    run=lambda *values, rule: tuple(_as_tensor(o)._value for o in rule.primal(*map(_as_tensor, values))),
+    vjp=flat,
+    batch=_batch,
+    many=True,
+    inline=lambda *values, rule: rule.primal(*values),
+    stored="a derivative of your own is Python, and Python is not stored",
+    apply=lambda *values, rule: apply_rule(rule.clone(), values),
+    traits={NOT_FOLDED},
 )
 
 

@@ -12,9 +12,8 @@ from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Branches, Mapped, Scan, While, avals_out, programs_of, varies
 from fgrad.core.primitive import TOTAL
 from fgrad.core.program import Program, aval_out
-from fgrad.core.trace import current, next_level, running
 from fgrad.ops import functions
-from fgrad.transforms.batch import Batch
+from fgrad.transforms.batch import for_examples
 from fgrad.transforms.loops.builder import BOOL, Builder, Flags, cast
 from fgrad.transforms.stage import staged
 
@@ -164,13 +163,7 @@ def mapped_program(program: Program, mapped: Flags, which: Flags, size: int) -> 
         for v, f in zip(program.inputs, mapped, strict=True)
     ]
 
-    def run(*values: Any) -> list[Any]:
-        trace = Batch(next_level(), size)
-        with running((*current().traces, trace)):
-            outs = program.run([trace.tracer(v) if f else v for v, f in zip(values, mapped, strict=True)])
-        return [trace.unbox(y) if w else y for y, w in zip(outs, which, strict=True)]
-
-    made, captured = staged(run, avals)
+    made, captured = staged(lambda *values: for_examples(program.run, values, mapped, size, which), avals)
     if captured:
         raise RuntimeError("a program used a value from outside of it")
     return made
