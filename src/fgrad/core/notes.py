@@ -85,23 +85,6 @@ class Note:
         tensor: a weak reference to the Tensor that was attached here, when the recording is over.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "avals",
-        "given",
-        "index",
-        "line",
-        "name",
-        "norm",
-        "parents",
-        "places",
-        "recordings",
-        "reverse_seconds",
-        "seconds",
-        "sweep",
-        "tensor",
-    )
-
     parents: tuple[Note, ...]
     line: str
     avals: list[Aval] | None

@@ -24,7 +24,7 @@ from fgrad.core.aval import aval_of
 from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Trace, current, running
-from fgrad.lax.trees import Carry, as_tensors, stack
+from fgrad.lax.trees import Carry, as_tensors, pair, stack
 from fgrad.ops.linear import sum_axes
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.segment import (
@@ -343,10 +343,7 @@ def scan_in_parts(
     def step(k: int, state: State) -> tuple[State, list[Any]]:
         i = order[k]
         x = tree.unflatten(structure, [a[i] for a in xs])
-        out = f(tree.unflatten(carry_structure, state), x)
-        if not isinstance(out, tuple | list) or len(out) != 2:
-            raise TypeError(f"scan: {name_of(f)} must return a pair (carry, y), not {type(out).__name__}")
-        new, y = out
+        new, y = pair(f(tree.unflatten(carry_structure, state), x), f)
         carry.check(new)
         found, y_structure = tree.flatten(y)
         structures[:] = [y_structure]

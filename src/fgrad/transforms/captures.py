@@ -113,7 +113,7 @@ class Draws:
         return [
             (_GLOBAL[0], of_numpy and pickle.dumps(of_numpy.get_state(legacy=False))),
             (_GLOBAL[1], random.getstate()),
-            *((title, _state(x)) for title, x in self._sources),
+            *((title, state_of(x)) for title, x in self._sources),
         ]
 
     def frozen(self, first: Callable[[], Any], again: Callable[[], Any]) -> str:
@@ -140,7 +140,8 @@ class Draws:
         return title if any(again() != known for _ in range(3 if moved else 1)) else ""
 
 
-def _state(source: Any) -> Any:
+def state_of(source: Any) -> Any:
+    """Return where a random generator stands, to be compared."""
     if isinstance(source, random.Random):
         return source.getstate()
     if isinstance(source, np.random.Generator):

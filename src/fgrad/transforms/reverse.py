@@ -338,15 +338,7 @@ def grad(
         >>> float(grad(lambda x: x**3)(2.0))
         12.0
     """
-    check_on_unused(on_unused)
-    return Grad(
-        fun,
-        argnums=argnums,
-        has_aux=has_aux,
-        holomorphic=holomorphic,
-        allow_int=allow_int,
-        on_unused=on_unused,
-    )
+    return _differentiating(Grad, fun, argnums, has_aux, holomorphic, allow_int, on_unused)
 
 
 def value_and_grad(
@@ -369,15 +361,14 @@ def value_and_grad(
         >>> float(value), float(gradient)
         (9.0, 6.0)
     """
-    check_on_unused(on_unused)
-    return ValueAndGrad(
-        fun,
-        argnums=argnums,
-        has_aux=has_aux,
-        holomorphic=holomorphic,
-        allow_int=allow_int,
-        on_unused=on_unused,
-    )
+    return _differentiating(ValueAndGrad, fun, argnums, has_aux, holomorphic, allow_int, on_unused)
+
+
+def _differentiating(kind: type[ValueAndGrad], fun: Callable[..., Any], *options: Any) -> ValueAndGrad:
+    """Return the transformed function; `options` are in the order in which `ValueAndGrad` takes them."""
+    check_on_unused(options[-1])
+    names = ("argnums", "has_aux", "holomorphic", "allow_int", "on_unused")
+    return kind(fun, **dict(zip(names, options, strict=True)))
 
 
 def checked_cts(
