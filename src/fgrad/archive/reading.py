@@ -95,9 +95,7 @@ class Reader:
         given = tuple([self.operand(a, env, made[start]) for a in demanded(args, list)])
         found = [self.operand(y, env, made[stop]) for y in demanded(outs, list)]
         rule = Unstored(checked_text(name), lambda: body_of(given, equations[start:stop], found))
-        region = Region(CUSTOM, given, {"rule": rule}, found, start)
-        region.stop = stop
-        return region
+        return Region(CUSTOM, given, {"rule": rule}, found, start, stop)
 
     def infer(self, name: str, args: Sequence[Any], params: dict[str, Any], count: int) -> Sequence[Aval]:
         """Return the avals of an equation by the rules of its primitive, `count` of them."""

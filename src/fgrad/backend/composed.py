@@ -81,10 +81,6 @@ def _argsort(place: Device, x: DeviceArray, axis: Any = -1, kind: Any = None, **
     return place.apply("argsort", x, axis=axis)
 
 
-def _sort(place: Device, x: DeviceArray, axis: Any = -1, kind: Any = None, **_: Any) -> Any:
-    return place.apply("sort", x, axis=axis)
-
-
 def _along(place: Device, x: DeviceArray, indices: Any, axis: Any = -1) -> Any:
     return place.apply("take_along_axis", x, indices, axis=axis)
 
@@ -134,10 +130,6 @@ def _eigh(place: Device, a: Any, uplo: str = "L") -> Any:
     return place.apply("linalg.eigh", a, UPLO=uplo)
 
 
-def _eigvalsh(place: Device, a: Any, uplo: str = "L") -> Any:
-    return _eigh(place, a, uplo)[0]
-
-
 def _pinv(place: Device, a: Any, rcond: Any = None, hermitian: Any = False, **_: Any) -> Any:
     if a.size == 0:
         return place.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
@@ -168,10 +160,6 @@ def _matmul(place: Device, x: Any, y: Any, **kw: Any) -> Any:
     kind = np.result_type(x.dtype, y.dtype)
     x, y = (v.astype(kind, copy=False) if v.__class__ is DeviceArray else v for v in (x, y))
     return place.wrap(place.call(place.library.find("matmul"), place.operand(x), place.operand(y)))
-
-
-def _einsum(place: Device, subscripts: str, *operands: Any, **_: Any) -> Any:
-    return place.apply("einsum", subscripts, *operands)
 
 
 def _convolve(place: Device, x: Any, y: Any, mode: str = "full") -> Any:
@@ -222,10 +210,6 @@ def _isclose(
     with np.errstate(invalid="ignore"):  # of infinities
         near = np.isfinite(b) & (np.absolute(a - b) <= atol + rtol * np.absolute(b))
     return near | _same(a, b, equal_nan)
-
-
-def _allclose(place: Device, *args: Any, **kw: Any) -> Any:
-    return np.all(_isclose(place, *args, **kw))
 
 
 def _same(a: Any, b: Any, equal_nan: bool) -> Any:
@@ -295,11 +279,6 @@ def _bincount(place: Device, x: Any, weights: Any = None, minlength: int = 0) ->
     return place.apply("bincount", x, minlength=minlength)
 
 
-def _eig(place: Device, a: Any) -> Any:
-    w, v = place.apply("linalg.eig", a)
-    return w, v
-
-
 COMPOSED |= {
     "sum": _reduction("sum", 0),
     "prod": _reduction("prod", 1),
@@ -312,7 +291,7 @@ COMPOSED |= {
     "mean": _mean,
     "where": _where,
     "argsort": _argsort,
-    "sort": _sort,
+    "sort": lambda place, x, axis=-1, kind=None, **_: place.apply("sort", x, axis=axis),
     "take_along_axis": _along,
     "count_nonzero": _count_nonzero,
     "result_type": _result_type,
@@ -320,9 +299,8 @@ COMPOSED |= {
     "linalg.qr": _qr,
     "linalg.svd": _svd,
     "linalg.eigh": _eigh,
-    "linalg.eig": _eig,
-    "linalg.eigvalsh": _eigvalsh,
-    "allclose": _allclose,
+    "linalg.eigvalsh": lambda place, a, uplo="L": _eigh(place, a, uplo)[0],
+    "allclose": lambda place, *args, **kw: np.all(_isclose(place, *args, **kw)),
     "isclose": _isclose,
     "isin": _isin,
     "intersect1d": _intersect1d,
@@ -334,7 +312,7 @@ COMPOSED |= {
     "linalg.norm": _norm,
     "spacing": _spacing,
     "matmul": _matmul,
-    "einsum": _einsum,
+    "einsum": lambda place, subscripts, *operands, **_: place.apply("einsum", subscripts, *operands),
     "convolve": _convolve,
     "broadcast_arrays": _broadcast_arrays,
     "zeros_like": _like(0),
@@ -405,13 +383,9 @@ def _at(place: Device, ufunc: np.ufunc, target: DeviceArray, index: Any, value: 
     place.call(call, target.buffer, place.index_of(index), place.operand(value))
 
 
-def _outer(place: Device, ufunc: np.ufunc, x: Any, y: Any, **_: Any) -> Any:
-    return ufunc(x.reshape((*x.shape, *(1,) * y.ndim)), y)
-
-
 METHODS |= {
     "reduce": _reduce,
     "accumulate": _accumulate,
     "at": _at,
-    "outer": _outer,
+    "outer": lambda place, ufunc, x, y, **_: ufunc(x.reshape((*x.shape, *(1,) * y.ndim)), y),
 }

@@ -182,15 +182,13 @@ class Bindings:
 
     __slots__ = ("assigned", "deleted", "imports", "names", "shown", "written")
 
-    imports: bool
-
     def __init__(self) -> None:
         self.names: set[str] = set()  # global names it reads
         self.written: set[str] = set()  # global names it writes
         self.deleted: set[str] = set()
         self.assigned: set[str] = set()  # names of outer functions it writes
         self.shown: set[str] = set()  # names that the bodies of its classes read
-        self.imports = False
+        self.imports: bool = False
 
     def note(self, code: CodeType) -> None:
         """Note what code does."""

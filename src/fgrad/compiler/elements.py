@@ -11,6 +11,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,12 +63,11 @@ def view(
 class NeedsUnrolledError(Exception):
     """A loop has to be unrolled, because elements of different operands lie along it."""
 
-    loops: tuple[int, ...]
-
     def __init__(self, loops: Sequence[int]) -> None:
-        self.loops = tuple(loops)
+        self.loops: tuple[int, ...] = tuple(loops)
 
 
+@dataclass(eq=False, repr=False)
 class Elements:
     """Computes elements of variables, in a builder.
 
@@ -87,28 +87,14 @@ class Elements:
     stored: Any
     builder: Builder
     constants: dict[Var, np.ndarray[Any, Any]]
-    unrollable: frozenset[int]
-    tiny: frozenset[int]
-
-    codes: Callable[[np.dtype[Any]], Mapping[str, str]]
-    mixed: bool
-
-    def __init__(
-        self,
-        makers: dict[Var, tuple[Equation, int]],
-        stored: Any,
-        builder: Builder,
-        constants: dict[Var, np.ndarray[Any, Any]],
-        unrollable: frozenset[int] = frozenset(),
-        tiny: frozenset[int] = frozenset(),
-        codes: Callable[[np.dtype[Any]], Mapping[str, str]] = lambda _: {},
-        *,
-        mixed: bool = False,
-    ) -> None:
-        self.makers, self.stored, self.builder, self.constants = makers, stored, builder, constants
-        self.unrollable, self.tiny, self.codes, self.mixed = unrollable, tiny, codes, mixed
-        self.wanted: dict[Var, None] = {}  # what should have memory, though it has none
-        self.floats: set[np.dtype[Any]] = set()  # in which floats are computed
+    unrollable: frozenset[int] = frozenset()
+    tiny: frozenset[int] = frozenset()
+    codes: Callable[[np.dtype[Any]], Mapping[str, str]] = lambda _: {}
+    _: KW_ONLY
+    mixed: bool = False
+    # what should have memory, though it has none
+    wanted: dict[Var, None] = field(default_factory=dict, init=False)
+    floats: set[np.dtype[Any]] = field(default_factory=set, init=False)  # in which floats are computed
 
     # ---- values ---------------------------------------------------------------------------------
 

@@ -60,7 +60,6 @@ class Executable:
             call; profiles do not look into it.
     """
 
-    program: Program
     is_speculative: bool
 
     def __init__(
@@ -73,7 +72,7 @@ class Executable:
         kept: int | None = None,
     ) -> None:
         self.name = name
-        self.program = lowered(rolled(program))
+        self.program: Program = lowered(rolled(program))
         fast = speculative_program(self.program) if speculative and not donated else None
         plan = Plan(fast or self.program, name, doubts=int(fast is not None), donated=donated)
         if any(np.any(doubt) for doubt in plan.doubts if not isinstance(doubt, Var)):  # it is always wrong

@@ -53,7 +53,6 @@ class Root:
 
     var: Var
     equation: Equation
-    work: int
 
     def __init__(self, var: Var, equation: Equation) -> None:
         self.var, self.equation = var, equation
@@ -67,7 +66,7 @@ class Root:
         self.at: Indices = ()
         self.reads: dict[tuple[Var, Any], None] = {}
         self.floats: set[np.dtype[Any]] = set()
-        self.work = 0
+        self.work: int = 0
 
     @property
     def scatters(self) -> bool:
@@ -170,17 +169,13 @@ class Root:
 class Nest:
     """Loops that compute roots: `depth` outer ones in common, then phases one after the other."""
 
-    depth: int
-    work: int
-    floats: set[np.dtype[Any]]
-
     def __init__(self, root: Root) -> None:
-        self.depth = len(root.loops)
+        self.depth: int = len(root.loops)
         self.phases: list[list[Root]] = [[root]]
         self.shared: dict[Var, Var] = {}  # values that lie in the memory of one that is computed from them
         self.tails: list[Root] = []  # numbers that are computed when the loops have ended
-        self.work = root.work
-        self.floats = set(root.floats)
+        self.work: int = root.work
+        self.floats: set[np.dtype[Any]] = set(root.floats)
 
     @property
     def roots(self) -> list[Root]:

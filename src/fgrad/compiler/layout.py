@@ -29,7 +29,6 @@ class Buffer:
     aval: Aval | None
     offset: int
     slot: int
-    is_stack: bool
     array: Any  # of a constant
 
     def __init__(self, size: int, aval: Aval | None = None) -> None:
@@ -37,7 +36,7 @@ class Buffer:
         self.offset, self.slot = 0, -1
         self.base: Buffer | None = None  # the buffer inside of which it lies
         self.array = None
-        self.is_stack = False
+        self.is_stack: bool = False
 
     @property
     def start(self) -> int:
@@ -271,13 +270,11 @@ class Inner:
 
     plan: Any
     equation: Equation
-    arena: Buffer
-    blocks: list[Any]
 
     def __init__(self, plan: Any, equation: Equation) -> None:
         self.plan, self.equation = plan, equation
-        self.arena = Buffer(0)
-        self.blocks = []
+        self.arena: Buffer = Buffer(0)
+        self.blocks: list[Any] = []
 
     def buffer(self, aval: Aval) -> int:
         """Return the slot of a new buffer."""
@@ -328,20 +325,17 @@ class Loop(Repeated):
     """A scan: a block that is repeated along first axes."""
 
     code: Any
-    consts: list[int]
-    rows: list[int]
-    ys: list[int]
 
     def __init__(self, plan: Any, equation: Equation) -> None:
         super().__init__(plan, equation)
         code = equation.params["code"]
         self.code, body = code, code.body
         n, m = code.consts, code.carry
-        self.consts = [plan.argument() for _ in body.inputs[:n]]
+        self.consts: list[int] = [plan.argument() for _ in body.inputs[:n]]
         self.carry: list[int] = [self.buffer(v.aval) for v in body.inputs[n : n + m]]
         self.next: list[int] = [self.buffer(v.aval) for v in body.inputs[n : n + m]]
-        self.rows = [plan.argument() for _ in body.inputs[n + m :]]
-        self.ys = [plan.argument() for _ in body.outputs[m:]]
+        self.rows: list[int] = [plan.argument() for _ in body.inputs[n + m :]]
+        self.ys: list[int] = [plan.argument() for _ in body.outputs[m:]]
         slots = [*self.consts, *self.carry, *self.rows]
         self.copies: list[tuple[int, int, int]] = self.block(body, slots, [*self.next, *self.ys])
 
@@ -349,39 +343,31 @@ class Loop(Repeated):
 class While(Repeated):
     """A block that is repeated as long as another one says so."""
 
-    code: Any
-    consts: list[int]
-    ys: list[int]
-    go: int
-    asked: list[tuple[int, int, int]]
-
     def __init__(self, plan: Any, equation: Equation) -> None:
         super().__init__(plan, equation)
         code = equation.params["code"]
-        self.code = code
+        self.code: Any = code
         n, m = code.consts, code.carry
-        self.consts = [plan.argument() for _ in code.body.inputs[:n]]
+        self.consts: list[int] = [plan.argument() for _ in code.body.inputs[:n]]
         self.carry: list[int] = [self.buffer(v.aval) for v in code.body.inputs[n:]]
         self.next: list[int] = [self.buffer(v.aval) for v in code.body.inputs[n:]]
-        self.ys = [plan.argument() for _ in code.body.outputs[m:]]
-        self.go = self.buffer(Aval((), np.dtype(bool)))
+        self.ys: list[int] = [plan.argument() for _ in code.body.outputs[m:]]
+        self.go: int = self.buffer(Aval((), np.dtype(bool)))
         slots = [*self.consts, *self.carry]
-        self.asked = self.block(code.condition, slots, [self.go])
+        self.asked: list[tuple[int, int, int]] = self.block(code.condition, slots, [self.go])
         self.copies: list[tuple[int, int, int]] = self.block(code.body, slots, [*self.next, *self.ys])
 
 
 class Choice(Inner):
     """One of several blocks, by an integer."""
 
-    args: list[int]
-    outs: list[int]
     copies: list[list[tuple[int, int, int]]]
 
     def __init__(self, plan: Any, equation: Equation) -> None:
         super().__init__(plan, equation)
         programs = equation.params["code"].branches
-        self.args = [plan.argument() for _ in programs[0].inputs]
-        self.outs = [plan.argument() for _ in equation.outs]
+        self.args: list[int] = [plan.argument() for _ in programs[0].inputs]
+        self.outs: list[int] = [plan.argument() for _ in equation.outs]
         self.copies = [self.block(p, self.args, self.outs) for p in programs]
 
 

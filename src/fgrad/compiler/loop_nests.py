@@ -58,19 +58,15 @@ class Loop:
 class Builder:
     """Writes lines into the innermost scope in which all that they need is known."""
 
-    count: int
-    work: int
-    base: Loop
-    chain: list[Loop]
     sizes: dict[int, int]
 
     def __init__(self, sizes: Sequence[int]) -> None:
-        self.base = Loop(-1, 1)
-        self.chain = [self.base]
+        self.base: Loop = Loop(-1, 1)
+        self.chain: list[Loop] = [self.base]
         self.sizes = dict(enumerate(sizes))  # of counters: those of loops, and of indices that are looked up
         self.symbols: dict[int, Value] = {}
-        self.count = 0  # of scalars
-        self.work = 0  # operations
+        self.count: int = 0  # of scalars
+        self.work: int = 0  # operations
         self.loads: dict[tuple[Var, Any], None] = {}
         self.constants: dict[str, str] = {}
         self.pinned: set[int] = set()  # loops whose counter is used other than to find a place

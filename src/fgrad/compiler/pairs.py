@@ -28,8 +28,8 @@ from fgrad.core.primitive import (
     PRIMITIVES,
     TOTAL,
     Primitive,
+    declare,
     flat,
-    register,
 )
 from fgrad.core.program import Equation, Program, Var, applied, aval_out
 from fgrad.core.rewriting.operations import Operations
@@ -438,14 +438,6 @@ TRAITS = {CHOOSES: _choose, CASTS: _cast, CONTRACTION: _contract, AVERAGES: _mea
 # ---- both parts side by side ----------------------------------------------------------------------
 
 
-def _run_pairs(re: Any, im: Any) -> Any:
-    return np.stack([re, im], -1)
-
-
-def _shape_pairs(re: Any, im: Any) -> Aval:
-    return Aval((*re.shape, 2), re.dtype)
-
-
 def _run_on_pairs(*args: Any, of: str, avals: tuple[Any, Any], **params: Any) -> Any:
     values = [_as_numbers(x, a) for x, a in zip(args, avals[0], strict=True)]
     primitive = PRIMITIVES[of]
@@ -459,10 +451,6 @@ def _as_numbers(x: Any, aval: Aval) -> Any:
     if not is_pair(aval) or np.ndim(x) == len(aval.shape):  # which is real, or a constant
         return x
     return np.asarray(x, order="C").view(aval.dtype)[..., 0]
-
-
-def _shape_on_pairs(*_: Any, avals: tuple[Any, Any], **__: Any) -> Any:
-    return tuple([pair_of(a) if is_pair(a) else a for a in avals[1]])
 
 
 def as_staged(e: Equation) -> Equation:
@@ -479,27 +467,23 @@ def _effect(params: dict[str, Any]) -> bool:
     return effect is not None and effect(params)
 
 
-register(
-    Primitive(
-        "complex.pairs",
-        run=_run_pairs,
-        vjp=flat,
-        shape=_shape_pairs,
-        traits={TOTAL, NOT_FOLDED},
-        stored="compilers write it",
-    )
+declare(
+    "complex.pairs",
+    run=lambda re, im: np.stack([re, im], -1),
+    vjp=flat,
+    shape=lambda re, im: Aval((*re.shape, 2), re.dtype),
+    traits={TOTAL, NOT_FOLDED},
+    stored="compilers write it",
 )
-register(
-    Primitive(
-        ON_PAIRS,
-        run=_run_on_pairs,
-        vjp=flat,
-        shape=_shape_on_pairs,
-        effect=_effect,
-        many=True,
-        traits={NOT_FOLDED},
-        stored="compilers write it",
-    )
+declare(
+    ON_PAIRS,
+    run=_run_on_pairs,
+    vjp=flat,
+    shape=lambda *_, avals, **__: tuple([pair_of(a) if is_pair(a) else a for a in avals[1]]),
+    effect=_effect,
+    many=True,
+    traits={NOT_FOLDED},
+    stored="compilers write it",
 )
 
 

@@ -35,7 +35,6 @@ class Writer:
     lanes = False  # whether floats may be joined in any order, as lanes of vectors are
 
     kept: Any
-    builder: Builder
     elements: Elements
 
     def __init__(
@@ -48,7 +47,7 @@ class Writer:
         floats: Collection[np.dtype[Any]] = (),
     ) -> None:
         self.kept, self.floats = kept, floats
-        self.builder = Builder(loops)
+        self.builder: Builder = Builder(loops)
         mixed = len(floats) > 1
         self.elements = Elements(makers, stored, self.builder, constants, codes=self.codes, mixed=mixed)
         self.stores: dict[Any, None] = {}

@@ -30,11 +30,9 @@ class LRU(Generic[K, V]):
 
     __slots__ = ("_limit", "_old", "young")
 
-    young: dict[K, V]
-
     def __init__(self, limit: Callable[[], int] = config.cache_entries) -> None:
         self._limit = limit
-        self.young = {}
+        self.young: dict[K, V] = {}
         self._old: dict[K, V] = {}
 
     def get(self, key: K) -> V | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from textwrap import indent
 from typing import Any
 
@@ -127,12 +128,10 @@ class Branches(Code):
     """One of several programs of the same inputs, by a first argument."""
 
     primitive = "lax.cond"
-    branches: tuple[Program, ...]
-    outs: tuple[Aval, ...]
 
     def __init__(self, programs: Sequence[Program], outs: Sequence[Aval] | None = None) -> None:
-        self.branches = tuple(programs)
-        self.outs = tuple(avals_out(programs[0]) if outs is None else outs)
+        self.branches: tuple[Program, ...] = tuple(programs)
+        self.outs: tuple[Aval, ...] = tuple(avals_out(programs[0]) if outs is None else outs)
 
     def made_of(self) -> list[int]:
         """Find out what each output is made of: the choice, and what each branch makes it of."""
@@ -151,6 +150,7 @@ class Branches(Code):
         return " or".join(map(inset, self.branches))
 
 
+@dataclass(eq=False, repr=False)
 class Scan(Code):
     """A program that is repeated along the first axis of some of its arguments.
 
@@ -163,29 +163,17 @@ class Scan(Code):
     consts: int
     carry: int
     length: int | None
-    reverse: bool
-    checkpoint: Any
-    outs: tuple[Aval, ...]
+    _: KW_ONLY
+    reverse: bool = False
+    checkpoint: Any = None
+    outs: tuple[Aval, ...] = field(init=False)
 
-    def __init__(
-        self,
-        body: Program,
-        consts: int,
-        carry: int,
-        length: int | None,
-        *,
-        reverse: bool = False,
-        checkpoint: Any = None,
-    ) -> None:
-        self.body, self.consts, self.carry, self.length = body, consts, carry, length
-        self.reverse, self.checkpoint = reverse, checkpoint
-        self.outs = (
-            *(v.aval for v in body.inputs[consts : consts + carry]),
-            *(
-                Grown(a.shape, a.dtype) if length is None else Aval((length, *a.shape), a.dtype)
-                for a in avals_out(body)[carry:]
-            ),
-        )
+    def __post_init__(self) -> None:
+        n = self.length
+        carried = (v.aval for v in self.body.inputs[self.consts : self.consts + self.carry])
+        results = avals_out(self.body)[self.carry :]
+        stacked = (Grown(a.shape, a.dtype) if n is None else Aval((n, *a.shape), a.dtype) for a in results)
+        self.outs = (*carried, *stacked)
 
     def made_of(self) -> list[int]:
         """Find out what each output is made of."""
@@ -202,14 +190,14 @@ class Scan(Code):
 
     def map(self, f: Callable[[Program], Program]) -> Code:
         """Return the same loop of `f` of the step."""
-        counts, options = (self.consts, self.carry), {"reverse": self.reverse, "checkpoint": self.checkpoint}
-        return Scan(f(self.body), *counts, self.length, **options)
+        return replace(self, body=f(self.body))
 
     def __str__(self) -> str:
         times = "counted" if self.length is None else self.length
         return f"{times} times{' in reverse' * self.reverse}:{inset(self.body)}"
 
 
+@dataclass(eq=False, repr=False)
 class While(Code):
     """A program that is repeated as long as another one says so; what it returns beside the carry is stacked.
 
@@ -220,17 +208,13 @@ class While(Code):
     condition: Program
     body: Program
     consts: int
-    carry: int
-    outs: tuple[Aval, ...]
+    carry: int = field(init=False)
+    outs: tuple[Aval, ...] = field(init=False)
 
-    def __init__(self, condition: Program, body: Program, consts: int) -> None:
-        self.condition, self.body, self.consts = condition, body, consts
-        self.carry = len(body.inputs) - consts
-        outs = avals_out(body)
-        self.outs = (
-            *(v.aval for v in body.inputs[consts:]),
-            *(Grown(a.shape, a.dtype) for a in outs[self.carry :]),
-        )
+    def __post_init__(self) -> None:
+        self.carry = len(self.body.inputs) - self.consts
+        carried = (v.aval for v in self.body.inputs[self.consts :])
+        self.outs = (*carried, *(Grown(a.shape, a.dtype) for a in avals_out(self.body)[self.carry :]))
 
     def made_of(self) -> list[int]:
         """Find out what each output is made of; all are made of what the condition is."""
@@ -271,21 +255,20 @@ class Back(Code):
         return f"reverse of {self.code}"
 
 
+@dataclass(eq=False, repr=False)
 class Mapped(Code):
     """`code` for `size` examples at once, the batch axis first."""
 
     code: Code
     mapped: tuple[bool, ...]
     size: int
-    which: list[bool]
-    outs: tuple[Aval, ...]
+    which: list[bool] = field(init=False)  # of the outputs; the others are the same for all examples
+    outs: tuple[Aval, ...] = field(init=False)
 
-    def __init__(self, code: Code, mapped: tuple[bool, ...], size: int) -> None:
-        self.code, self.mapped, self.size = code, mapped, size
-        self.which = code.varies(mapped)  # of the outputs; the others are the same for all examples
-        self.outs = tuple(
-            Aval((size, *a.shape), a.dtype) if m else a for a, m in zip(code.outs, self.which, strict=True)
-        )
+    def __post_init__(self) -> None:
+        self.which = self.code.varies(self.mapped)
+        pairs = zip(self.code.outs, self.which, strict=True)
+        self.outs = tuple(Aval((self.size, *a.shape), a.dtype) if m else a for a, m in pairs)
 
     def made_of(self) -> list[int]:
         """Find out what each output is made of."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
@@ -26,21 +27,18 @@ from fgrad.core.trace import Tracer, user_line
 from fgrad.errors import NonFiniteError
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Watch:
     """What to look for."""
 
-    __slots__ = ("infs", "nans", "silenced")
-
+    _: KW_ONLY
     nans: bool
     infs: bool
+    silenced: dict[str, Any] = field(init=False)  # NumPy's warnings of what is reported here
 
-    def __init__(self, *, nans: bool, infs: bool) -> None:
-        self.nans, self.infs = nans, infs
-        self.silenced: dict[str, Any] = {}  # NumPy's warnings of what is reported here
-        if nans:
-            self.silenced["invalid"] = "ignore"
-        if infs:
-            self.silenced |= {"divide": "ignore", "over": "ignore"}
+    def __post_init__(self) -> None:
+        kinds = (*("invalid",) * self.nans, *("divide", "over") * self.infs)
+        self.silenced = dict.fromkeys(kinds, "ignore")
 
     def found(self, x: Any, given: Iterable[Any]) -> Any:
         """Return where `x` is not what it should be, as a mask; None where it is, or nothing is known of it.

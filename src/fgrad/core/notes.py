@@ -10,6 +10,7 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 from weakref import ref
@@ -54,22 +55,17 @@ class Recording:
 
     level: int
     manager: Any
-    number: int
 
     def __init__(self, level: int, manager: Any = None) -> None:
         self.level, self.manager = level, manager  # a weak reference to the GradManager
-        self.number = next(_numbers)
+        self.number: int = next(_numbers)
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Sweep:
     """One reverse pass over a recording."""
 
-    __slots__ = ("recording",)
-
     recording: Recording
-
-    def __init__(self, recording: Recording) -> None:
-        self.recording = recording
 
 
 class Note:
@@ -89,39 +85,18 @@ class Note:
         tensor: a weak reference to the Tensor that was attached here, when the recording is over.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "avals",
-        "given",
-        "index",
-        "line",
-        "name",
-        "norm",
-        "parents",
-        "places",
-        "recordings",
-        "reverse_seconds",
-        "seconds",
-        "sweep",
-        "tensor",
-    )
-
     parents: tuple[Note, ...]
     line: str
-    recordings: list[Recording]
-    index: int | None
-    name: str
-    places: list[int]
     avals: list[Aval] | None
     given: list[Aval | None]
 
     def __init__(self, node: Node, parents: tuple[Note, ...], line: str = "") -> None:
         vjp = node.vjp
         self.parents, self.line = parents, line
-        self.recordings = [recording_of(node.tape)]
-        self.index = vjp.index if isinstance(vjp, Pick) else None
-        self.name = (vjp.primitive or vjp.title or "operation") if isinstance(vjp, VJP) else ""
-        self.places = _places(node)
+        self.recordings: list[Recording] = [recording_of(node.tape)]
+        self.index: int | None = vjp.index if isinstance(vjp, Pick) else None
+        self.name: str = (vjp.primitive or vjp.title or "operation") if isinstance(vjp, VJP) else ""
+        self.places: list[int] = _places(node)
         self.avals, self.given = _avals(node)
         self.seconds: float | None = None
         self.reverse_seconds: float | None = None
@@ -229,7 +204,6 @@ class Notes:
     asked: str
     stepping: str
     phase: str
-    inner: float
 
     apart = False  # whether compiled programs run kernel by kernel
 
@@ -239,7 +213,7 @@ class Notes:
         self.stepping = self.asked = (
             ""  # the origin of what a step goes back over, and who asked for the sweep
         )
-        self.inner = 0.0  # seconds in what is called by what runs now
+        self.inner: float = 0.0  # seconds in what is called by what runs now
         self._last: tuple[str, float, Any] = ("", 0.0, None)
         self._noted: tuple[Any, list[Recording]] = (None, [])  # the run that was noted last, and by whom
 

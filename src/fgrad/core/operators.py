@@ -53,17 +53,14 @@ class Operators:
 
     __slots__ = ()
 
-    base: Absent
-    ctypes: Absent
-    data: Absent
-    flags: Absent
-    setflags: Absent
-    byteswap: Absent
-    getfield: Absent
-    setfield: Absent
-
-    base, ctypes, data, flags, setflags = (Absent(_MEMORY) for _ in range(5))
-    byteswap, getfield, setfield = (Absent(_BITS) for _ in range(3))
+    base: Absent = Absent(_MEMORY)
+    ctypes: Absent = Absent(_MEMORY)
+    data: Absent = Absent(_MEMORY)
+    flags: Absent = Absent(_MEMORY)
+    setflags: Absent = Absent(_MEMORY)
+    byteswap: Absent = Absent(_BITS)
+    getfield: Absent = Absent(_BITS)
+    setfield: Absent = Absent(_BITS)
 
     _value: np.ndarray[Any, Any] | np.generic | Tracer | DeviceArray
     _nodes: tuple[Any, ...]

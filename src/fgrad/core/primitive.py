@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from fgrad.core.stored import Stored
 if TYPE_CHECKING:
     from fgrad.core.tensor import Tensor
 
+P = ParamSpec("P")
 Rule = Callable[..., Any]
 Pattern = tuple[bool, ...]
 
@@ -66,132 +68,73 @@ WEIGHTS = "weights"  # a reduction over `axes`: every element reaches one elemen
 MULTILINEAR = "multilinear"  # the primitive is linear in each tracked argument, and the others are kept
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class VJP:
     """The reverse step of one primitive for one pattern of tracked arguments.
 
     `raw(ct, *saved)` and `lifted(ct, *saved)` return one cotangent per tracked argument; `raw` may be used
     where every value is an array, `lifted` everywhere. `saved` is what `keep` and `avals` select, in this
     order, and then the parameters if `params`.
+
+    Args:
+        lifted: (ct, *saved) -> cotangents, for arrays and Tensors alike.
+        raw: the same for arrays alone; None: `lifted`.
+        keep: which values are saved: `OUT`, or i + 1 for primal i.
+        avals: of which values shape and dtype are saved.
+        params: whether the parameters are saved.
+        exact: whether cotangents have the shape and dtype of their argument already.
+        shaped: whether they have at least the shape of it.
+        transpose: how forward mode gets the transpose of this step without recording it: ITSELF,
+            SYMMETRIC, LINEAR, WEIGHTS or MULTILINEAR; "" records it.
+        linear: whether the primitive is linear in the tracked arguments although it keeps their values; once
+            the primitive is known, whether it is so at all.
     """
 
-    __slots__ = (
-        "avals",
-        "checks",
-        "declared",
-        "exact",
-        "keep",
-        "lifted",
-        "linear",
-        "params",
-        "pattern",
-        "primitive",
-        "raw",
-        "shaped",
-        "simple",
-        "title",
-        "transpose",
-    )
-
-    declared: bool
-    exact: bool
-    shaped: bool
-    transpose: str
     lifted: Rule
-    raw: Rule
-    keep: tuple[int, ...]
-    avals: tuple[int, ...]
-    params: bool
-    simple: bool
-    primitive: str
-    checks: bool
-    title: str
-    linear: bool
+    _: KW_ONLY
+    raw: Any = None
+    keep: tuple[int, ...] = ()
+    avals: tuple[int, ...] = ()
+    params: bool = False
+    exact: bool = False
+    shaped: bool = False
+    transpose: str = ""
+    linear: bool = False
+    declared: bool = field(init=False)  # what `linear` was
+    simple: bool = field(init=False)  # saves values only
+    primitive: str = field(default="", init=False)  # the name of the primitive, once it is known
+    checks: bool = field(default=False, init=False)  # whether it looks at cotangents, and refuses some
+    title: str = field(default="", init=False)  # what to call a step that belongs to no primitive
+    pattern: Pattern = field(default=(True,), init=False)  # which arguments are tracked
 
-    def __init__(
-        self,
-        lifted: Rule,
-        *,
-        raw: Rule | None = None,
-        keep: tuple[int, ...] = (),
-        avals: tuple[int, ...] = (),
-        params: bool = False,
-        exact: bool = False,
-        shaped: bool = False,
-        transpose: str = "",
-        linear: bool = False,
-    ) -> None:
-        """Declare a reverse step.
-
-        Args:
-            lifted: (ct, *saved) -> cotangents, for arrays and Tensors alike.
-            raw: the same for arrays alone.
-            keep: which values are saved: `OUT`, or i + 1 for primal i.
-            avals: of which values shape and dtype are saved.
-            params: whether the parameters are saved.
-            exact: whether cotangents have the shape and dtype of their argument already.
-            shaped: whether they have at least the shape of it.
-            transpose: how forward mode gets the transpose of this step without recording it: ITSELF,
-                SYMMETRIC, LINEAR, WEIGHTS or MULTILINEAR; "" records it.
-            linear: whether the primitive is linear in the tracked arguments although it keeps their values.
-        """
-        self.declared = linear
-        self.exact, self.shaped, self.transpose = exact, shaped, transpose
-        keep = _interned.setdefault(keep, keep)
-        self.lifted, self.raw, self.keep, self.avals, self.params = lifted, raw or lifted, keep, avals, params
-        self.simple = not avals and not params  # saves values only
-        self.primitive = ""  # the name of the primitive, once it is known
-        self.checks = False  # whether it looks at cotangents, and refuses some
-        self.title = ""  # what to call a step that belongs to no primitive
-        self.pattern: Pattern = (True,)  # which arguments are tracked
-        self.linear = (
-            True  # whether the primitive is linear in the tracked arguments: none of their values is kept
-        )
+    def __post_init__(self) -> None:
+        self.raw = self.raw or self.lifted
+        self.keep = _interned.setdefault(self.keep, self.keep)
+        self.simple = not self.avals and not self.params
+        self.declared, self.linear = self.linear, True
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class AccumulatingVJP(VJP):
     """The vjp rule of a primitive that reads or writes a part of its first argument, which is tracked.
 
     A sweep has one buffer for the cotangent of that argument, however often it was read: `into` adds to it.
     Where the cotangent that arrives belongs to the sweep alone, `emptied` may write to it. The first result
     of `raw` is always a new array.
+
+    Args:
+        into: (buffer, ct, *saved): add what `raw` returns to a buffer, in place. None: the primitive writes.
+        emptied: (ct, *saved) -> what `raw` returns, of which the first is `ct` itself.
+        is_small: (ct, *saved) -> whether the step reads little of much, so that it is better done together
+            with others where buffers cannot be added to.
+        joined: [(ct, *saved), ...] -> what `lifted` returns, summed over many reads.
     """
 
-    __slots__ = ("emptied", "into", "is_small", "joined")
-
-    into: Rule | None
-    emptied: Rule | None
-    is_small: Rule
-    joined: Rule
-
-    def __init__(
-        self,
-        lifted: Rule,
-        *,
-        into: Rule | None = None,
-        emptied: Rule | None = None,
-        is_small: Rule | None = None,
-        joined: Rule | None = None,
-        **options: Any,
-    ) -> None:
-        """Declare a reverse step.
-
-        Args:
-            lifted: as for every step, with the other `options`.
-            into: (buffer, ct, *saved): add what `raw` returns to a buffer, in place. None: the primitive
-                writes.
-            emptied: (ct, *saved) -> what `raw` returns, of which the first is `ct` itself.
-            is_small: (ct, *saved) -> whether the step reads little of much, so that it is better done
-                together with others where buffers cannot be added to.
-            joined: [(ct, *saved), ...] -> what `lifted` returns, summed over many reads.
-            **options: those of `VJP`.
-        """
-        super().__init__(lifted, **options)
-        self.into, self.emptied = into, emptied
-        self.is_small, self.joined = is_small or _never, joined or _never
-
-
-def _never(*_: Any) -> bool:
-    return False
+    _: KW_ONLY
+    into: Rule | None = None
+    emptied: Rule | None = None
+    is_small: Rule = lambda *_: False
+    joined: Rule = lambda *_: False
 
 
 def flat(_: Pattern) -> None:
@@ -216,180 +159,106 @@ class Universal(NamedTuple):
     constants: tuple[float, ...] = ()  # its last operands, which the primitive has not
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Primitive:
-    """One operation with all of its rules."""
+    """One operation with all of its rules.
 
-    __slots__ = (
-        "_make_vjp",
-        "_vjps",
-        "apart",
-        "apply",
-        "batch",
-        "body",
-        "by_rows",
-        "checks",
-        "costly",
-        "depends",
-        "effect",
-        "flat",
-        "formula",
-        "inline",
-        "integers",
-        "large",
-        "linear",
-        "lower",
-        "many",
-        "mixes",
-        "name",
-        "pairs",
-        "parts",
-        "plans",
-        "python",
-        "real",
-        "reduction",
-        "run",
-        "shape",
-        "single",
-        "stored",
-        "traits",
-        "truths",
-        "unchecked",
-        "universal",
-        "write",
-    )
+    Args:
+        name: the name that `bind` takes.
+        run: (*buffers, **params) -> buffer, or a tuple of buffers where `many`.
+        vjp: pattern of tracked arguments -> how cotangents go back; None where the derivative is zero.
+        shape: (*avals, **params) -> aval (or a tuple); None runs the primitive on placeholder data.
+        batch: (mapped, *values, **params) -> out, the batch axis first in and out; None loops.
+        body: the scalar code that may be fused; None where elements mix.
+        formula: the same of a function that a library computes, to a few units in the last place.
+        many: whether the output is a tuple.
+        real: whether the derivative holds for real arguments only.
+        inline: the same by other operations, which take its place in a staged program.
+        apply: (*values, **params) -> outs, what a program does instead of applying the primitive, where
+            that would lose a derivative of its own or record what has none.
+        write: (x, new, **params) -> x with what the primitive takes of it replaced by `new`, where the
+            result is a view of x that NumPy lets one write to.
+        depends: whether it depends on how x lies in memory that the result is a view.
+        large: what eager mode calls in place of `run` for MEDIUM arrays, where a compiled loop is faster.
+        by_rows: whether `large` is for arrays of different shapes alone, whose result may have many rows.
+        mixes: whether a Python number takes the dtype of the arrays beside it; all with a body do so.
+        costly: whether it costs much more than a pass over its operands.
+        checks: whether its vjp rule looks at cotangents, and refuses some.
+        unchecked: the parameters under which it refuses no values, which are of no consequence then.
+        effect: parameters -> whether it does more than its results say, or refuses values, so that it
+            stays in a program though nobody needs what it returns. None: never.
+        lower: (program, simplify) -> the program, which contains it, without what no compiler knows;
+            `simplify` is for the programs inside of it.
+        integers: the code of one element of integers, before it is cut to the width of its dtype.
+        truths: the code of one element of truth values.
+        python: the least type of what Python's operators make of Python's numbers by it; None: an array.
+        reduction: how compiled loops join the elements along `axes`; None: they do not.
+        stored: how files hold it; or why no stored program may contain it.
+        apart: (axis, shape, saved) -> the axis of its one tracked operand of which `axis` of the result,
+            of `shape`, holds the examples one by one; None where it mixes them. None: not known.
+        parts: how many of its first operands hold elements, if it does to the real and imaginary parts of
+            complex ones what it does to them; `EACH`: all. 0: the parts mix.
+        traits: what else is asked of it, from `MOVES` on.
+        universal: the function whose loops compute it; None: `run`, if that is one.
+    """
 
     name: str
+    _: KW_ONLY
     run: Rule
-    shape: Rule | None
-    batch: Rule | None
-    body: Any
-    formula: Any
-    many: bool
-    real: bool
-    inline: Rule | None
-    apply: Rule | None
-    large: Rule | None
-    by_rows: bool
-    write: Rule | None
-    depends: bool
-    flat: bool
-    mixes: bool
-    costly: bool
-    checks: bool
-    unchecked: dict[str, Any]
-    effect: Callable[[dict[str, Any]], bool] | None
-    lower: Rule | None
-    integers: str
-    truths: str
-    python: type | None
-    reduction: Reduction | None
-    stored: Stored | str
-    apart: Rule | None
-    parts: int
-    traits: frozenset[str]
-    universal: Universal | None
+    vjp: Callable[[Pattern], VJP | None]
+    shape: Rule | None = None
+    batch: Rule | None = None
+    body: Any = None
+    formula: Any = None
+    many: bool = False
+    real: bool = False
+    inline: Rule | None = None
+    apply: Rule | None = None
+    write: Rule | None = None
+    depends: bool = False
+    large: Rule | None = None
+    by_rows: bool = False
+    mixes: bool = False
+    costly: bool = False
+    checks: bool = False
+    unchecked: dict[str, Any] = field(default_factory=dict)
+    effect: Callable[[dict[str, Any]], bool] | None = None
+    lower: Rule | None = None
+    integers: str = ""
+    truths: str = ""
+    python: type | None = None
+    reduction: Reduction | None = None
+    stored: Stored | str = "it does not say how files hold it (`stored=`)"
+    apart: Rule | None = None
+    parts: int = 0
+    traits: Collection[str] = ()
+    universal: Universal | None = None
+    flat: bool = field(init=False)  # no derivative at all
+    # where eager mode looks first: vjp rules that save values only, of one tracked argument, or of two
+    single: VJP | None = field(default=None, init=False)
+    linear: VJP | None = field(default=None, init=False)  # of one argument, whose aval it keeps
+    # tracked: the second, the first, both
+    pairs: list[VJP | None] = field(default_factory=lambda: [None, None, None], init=False)
+    # by tracked arguments as binary digits; primitives of one output only
+    plans: dict[int, VJP] = field(default_factory=dict, init=False)
+    _vjps: dict[Pattern, VJP | None] = field(default_factory=dict, init=False)
+    _make_vjp: Callable[[Pattern], VJP | None] = field(init=False)
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        run: Rule,
-        vjp: Callable[[Pattern], VJP | None],
-        shape: Rule | None = None,
-        batch: Rule | None = None,
-        body: Any = None,
-        formula: Any = None,
-        many: bool = False,
-        real: bool = False,
-        inline: Rule | None = None,
-        apply: Rule | None = None,
-        write: Rule | None = None,
-        depends: bool = False,
-        large: Rule | None = None,
-        by_rows: bool = False,
-        mixes: bool = False,
-        costly: bool = False,
-        checks: bool = False,
-        unchecked: dict[str, Any] | None = None,
-        effect: Callable[[dict[str, Any]], bool] | None = None,
-        lower: Rule | None = None,
-        integers: str = "",
-        truths: str = "",
-        python: type | None = None,
-        reduction: Reduction | None = None,
-        stored: Stored | str = "it does not say how files hold it (`stored=`)",
-        apart: Rule | None = None,
-        parts: int = 0,
-        traits: Iterable[str] = (),
-        universal: Universal | None = None,
-    ) -> None:
-        """Declare a primitive.
-
-        Args:
-            name: the name that `bind` takes.
-            run: (*buffers, **params) -> buffer, or a tuple of buffers where `many`.
-            vjp: pattern of tracked arguments -> how cotangents go back; None where the derivative is zero.
-            shape: (*avals, **params) -> aval (or a tuple); None runs the primitive on placeholder data.
-            batch: (mapped, *values, **params) -> out, the batch axis first in and out; None loops.
-            body: the scalar code that may be fused; None where elements mix.
-            formula: the same of a function that a library computes, to a few units in the last place.
-            many: whether the output is a tuple.
-            real: whether the derivative holds for real arguments only.
-            inline: the same by other operations, which take its place in a staged program.
-            apply: (*values, **params) -> outs, what a program does instead of applying the primitive, where
-                that would lose a derivative of its own or record what has none.
-            write: (x, new, **params) -> x with what the primitive takes of it replaced by `new`, where the
-                result is a view of x that NumPy lets one write to.
-            depends: whether it depends on how x lies in memory that the result is a view.
-            large: what eager mode calls in place of `run` for MEDIUM arrays, where a compiled loop is faster.
-            by_rows: whether `large` is for arrays of different shapes alone, whose result may have many rows.
-            mixes: whether a Python number takes the dtype of the arrays beside it; all with a body do so.
-            costly: whether it costs much more than a pass over its operands.
-            checks: whether its vjp rule looks at cotangents, and refuses some.
-            unchecked: the parameters under which it refuses no values, which are of no consequence then.
-            effect: parameters -> whether it does more than its results say, or refuses values, so that it
-                stays in a program though nobody needs what it returns. None: never.
-            lower: (program, simplify) -> the program, which contains it, without what no compiler knows;
-                `simplify` is for the programs inside of it.
-            integers: the code of one element of integers, before it is cut to the width of its dtype.
-            truths: the code of one element of truth values.
-            python: the least type of what Python's operators make of Python's numbers by it; None: an array.
-            reduction: how compiled loops join the elements along `axes`; None: they do not.
-            stored: how files hold it; or why no stored program may contain it.
-            apart: (axis, shape, saved) -> the axis of its one tracked operand of which `axis` of the result,
-                of `shape`, holds the examples one by one; None where it mixes them. None: not known.
-            parts: how many of its first operands hold elements, if it does to the real and imaginary parts of
-                complex ones what it does to them; `EACH`: all. 0: the parts mix.
-            traits: what else is asked of it, from `MOVES` on.
-            universal: the function whose loops compute it; None: `run`, if that is one.
-        """
-        if universal is None and isinstance(run, np.ufunc):
-            universal = Universal(run)
-        self.universal = universal
-        self.lower, self.stored, self.apart, self.parts = lower, stored, apart, parts
-        self.write, self.depends, self.large, self.by_rows = write, depends, large, by_rows
-        self.mixes, self.costly, self.checks = mixes or body is not None, costly, checks
-        self.unchecked, self.effect, self.traits = unchecked or {}, effect, frozenset(traits)
-        self.integers, self.truths, self.python, self.reduction = integers, truths, python, reduction
-        self.name, self.run, self.shape, self.batch, self.body = name, run, shape, batch, body
-        self.many, self.real, self.inline, self.apply, self.formula = many, real, inline, apply, formula
-        self._make_vjp, self._vjps = vjp, dict[Pattern, "VJP | None"]()
-        self.flat = vjp is flat  # no derivative at all
-        # where eager mode looks first: vjp rules that save values only, of one tracked argument, or of two
-        self.single: VJP | None = None
-        self.linear: VJP | None = None  # of a linear primitive of one argument: it keeps its aval
-        self.pairs: list[VJP | None] = [None, None, None]  # tracked: the second, the first, both
-        self.plans: dict[
-            int, VJP
-        ] = {}  # by tracked arguments as binary digits; primitives of one output only
+    def __post_init__(self) -> None:
+        if self.universal is None and isinstance(self.run, np.ufunc):
+            self.universal = Universal(self.run)
+        self.mixes = self.mixes or self.body is not None
+        self.traits = frozenset(self.traits)
+        self.flat = self.vjp is flat
+        self._make_vjp, self.vjp = self.vjp, self._remembered
 
     @property
     def scalar(self) -> Any:
         """What compiled loops compute at one element; None: they do not."""
         return self.body or self.formula
 
-    def vjp(self, pattern: Pattern) -> VJP | None:
-        """Return how cotangents go back to the arguments that `pattern` marks."""
+    def _remembered(self, pattern: Pattern) -> VJP | None:
+        """Return what `vjp` was declared to return, complete; it is asked for once."""
         try:
             return self._vjps[pattern]
         except KeyError:
@@ -433,6 +302,16 @@ def register(primitive: Primitive) -> Primitive:
     for arrived in ARRIVED:
         arrived(primitive)
     return primitive
+
+
+def _declaring(make: Callable[P, Primitive]) -> Callable[P, Primitive]:
+    def declared(*args: P.args, **columns: P.kwargs) -> Primitive:
+        return register(make(*args, **columns))
+
+    return declared
+
+
+declare = _declaring(Primitive)  # makes a primitive of its columns and adds it to the table
 
 
 def by_argument(

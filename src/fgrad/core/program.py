@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -20,16 +21,12 @@ from fgrad.locks import lazy
 _GENERATED = re.compile(r"[a-z]\d+")  # names that fgrad gives
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Var:
     """A value of a program: known by shape and dtype only."""
 
-    __slots__ = ("aval", "name")
-
     aval: Aval
     name: str
-
-    def __init__(self, aval: Aval, name: str) -> None:
-        self.aval, self.name = aval, name
 
     def rename(self, name: str) -> None:
         """Take the name that a user gave, unless it could be that of another variable."""
@@ -45,10 +42,9 @@ class Var:
         return f"{self.name}:{self.aval}"
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Equation:
     """`outs = name(args, **params)`; args are variables or constants."""
-
-    __slots__ = ("args", "line", "name", "outs", "params")
 
     name: str
     args: tuple[Any, ...]
@@ -56,13 +52,8 @@ class Equation:
     outs: tuple[Var, ...]
     line: str
 
-    def __init__(
-        self, name: str, args: tuple[Any, ...], params: dict[str, Any], outs: tuple[Var, ...], line: str
-    ) -> None:
-        self.name, self.args, self.params, self.outs, self.line = name, args, params, outs, line
-
     @property
-    def traits(self) -> frozenset[str]:
+    def traits(self) -> Collection[str]:
         """What passes ask of its primitive."""
         return PRIMITIVES[self.name].traits
 
@@ -82,10 +73,9 @@ class Equation:
         return f"{outs}{' = ' * bool(outs)}{self.name}({args})"
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Region:
     """Equations `start` to `stop` of a program stand for one operation, which has a derivative of its own."""
-
-    __slots__ = ("args", "outs", "params", "primitive", "start", "stop")
 
     primitive: Primitive
     args: tuple[Any, ...]
@@ -94,34 +84,15 @@ class Region:
     start: int
     stop: int
 
-    def __init__(
-        self,
-        primitive: Primitive,
-        args: tuple[Any, ...],
-        params: dict[str, Any],
-        outs: list[Any],
-        start: int,
-    ) -> None:
-        self.primitive, self.args, self.params, self.outs = primitive, args, params, outs
-        self.start = self.stop = start
-
-    def moved(self, start: int, stop: int, new: Callable[[Any], Any] | None = None) -> Region:
+    def moved(self, start: int, stop: int, new: Callable[[Any], Any] = lambda x: x) -> Region:
         """Return the same at another place, with `new` of its arguments and results."""
-        new = new or _itself
-        made = Region(
-            self.primitive, tuple(map(new, self.args)), self.params, list(map(new, self.outs)), start
-        )
-        made.stop = stop
-        return made
+        args, outs = tuple(map(new, self.args)), list(map(new, self.outs))
+        return Region(self.primitive, args, self.params, outs, start, stop)
 
     def apply(self, values: Sequence[Any]) -> list[tuple[Var, Any]]:
         """Return the outputs that the operation assigns."""
         outs = self.primitive.apply(*values, **self.params)  # type: ignore[misc]
         return [(v, o) for v, o in zip(self.outs, outs, strict=True) if isinstance(v, Var)]
-
-
-def _itself(x: Any) -> Any:
-    return x
 
 
 class Program:
@@ -132,7 +103,6 @@ class Program:
     applied instead of its equations.
     """
 
-    regions: dict[int, Region]
     inputs: tuple[Var, ...]
     equations: tuple[Equation, ...]
     outputs: tuple[Any, ...]
@@ -147,7 +117,7 @@ class Program:
         trees: tuple[Any, Any],
         regions: Sequence[Region] = (),
     ) -> None:
-        self.regions = {
+        self.regions: dict[int, Region] = {
             r.start: r for r in regions
         }  # of those that start together the outermost, closed last
         self.inputs, self.equations, self.outputs = tuple(inputs), tuple(equations), tuple(outputs)

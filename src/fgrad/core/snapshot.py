@@ -61,12 +61,10 @@ class _Block:
 
     __slots__ = ("memory", "size", "used")
 
-    used: Callable[[], Any]
-
     def __init__(self, size: int) -> None:
         self.size = size
         self.memory = memoryview(cast("Any", _Bytes(size, np.uint8)))
-        self.used = lambda: None
+        self.used: Callable[[], Any] = lambda: None
 
 
 class _Pool(threading.local):

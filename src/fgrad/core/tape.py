@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 from weakref import ref
 
@@ -46,16 +47,12 @@ CUT.clear()
 CUT.vjp = None
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Pick:
     """The reverse step from output `index` of an operation with `count` outputs."""
 
-    __slots__ = ("count", "index")
-
     index: int
     count: int
-
-    def __init__(self, index: int, count: int) -> None:
-        self.index, self.count = index, count
 
 
 def _hidden(*_: Any) -> Any:
@@ -125,9 +122,6 @@ class Tape(Trace):
     level: int
     owner: int
     raw: bool
-    linear_only: bool
-    limit: int
-    is_open: bool
 
     is_tape = True
     title = "a recording"
@@ -135,9 +129,9 @@ class Tape(Trace):
     def __init__(self, level: int, owner: int, *, raw: bool) -> None:
         self.level, self.owner, self.raw = level, owner, raw
         self.refs: list[ref[Node]] = []
-        self.limit = 1000
-        self.is_open = True
-        self.linear_only = (
+        self.limit: int = 1000
+        self.is_open: bool = True
+        self.linear_only: bool = (
             False  # whether the values recorded are of no consequence, only how they depend on leaves
         )
 

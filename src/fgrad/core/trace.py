@@ -186,10 +186,8 @@ class State:
 
     traces: tuple[Trace, ...]
     thread: int
-    foreign: Callable[[], Any] | None
     suspended: tuple[Any, ...]
     interceptor: Any
-    has_tracers: bool
 
     def __init__(
         self,
@@ -200,12 +198,12 @@ class State:
         interceptor: Any = None,
     ) -> None:
         self.traces, self.thread = traces, thread
-        self.foreign = (
+        self.foreign: Callable[[], Any] | None = (
             foreign  # is true in another asyncio task than the one that made this; None without asyncio
         )
         self.suspended = suspended  # tapes that must not see what happens, only that something did
         self.interceptor = interceptor  # runs primitives of tracked arguments, or knows their results already
-        self.has_tracers = False
+        self.has_tracers: bool = False
         # views whose base was written to; they are to be made anew while these traces are the live ones
         self.stale: list[weakref.ref[Any]] = []
         self.sole: Any = NOTHING

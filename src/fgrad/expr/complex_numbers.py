@@ -12,8 +12,6 @@ import numpy as np
 
 from fgrad.expr.atoms import LN2, LN10
 
-FORMULAS: dict[str, Callable[..., Any]] = {}  # (numbers) -> a number, or a real one
-
 
 class Real:
     """A real array, or number, in a formula."""
@@ -86,16 +84,6 @@ class Real:
 Number: TypeAlias = tuple[Real, Real]
 
 
-def formula(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the decorator that adds what atoms make of numbers."""
-
-    def add(made: Callable[..., Any]) -> Callable[..., Any]:
-        FORMULAS.update(dict.fromkeys(names, made))
-        return made
-
-    return add
-
-
 # ---- arithmetic -----------------------------------------------------------------------------------
 
 
@@ -104,53 +92,10 @@ def truth(re: Real, im: Real) -> Real:
     return re.to("not_equal", 0.0) | im.to("not_equal", 0.0)
 
 
-@formula("positive")
-def _positive(x: Number) -> Number:
-    return x
-
-
-@formula("negative")
-def _negative(x: Number) -> Number:
-    return -x[0], -x[1]
-
-
-@formula("conjugate")
-def _conjugate(x: Number) -> Number:
-    return x[0], -x[1]
-
-
-@formula("add")
-def _add(x: Number, y: Number) -> Number:
-    return x[0] + y[0], x[1] + y[1]
-
-
-@formula("subtract")
-def _subtract(x: Number, y: Number) -> Number:
-    return x[0] - y[0], x[1] - y[1]
-
-
 def product(x: Number, y: Number) -> Number:
     """Return a product."""
     (a, b), (c, d) = x, y
     return a * c - b * d, a * d + b * c
-
-
-formula("multiply")(product)
-
-
-@formula("square")
-def _square(x: Number) -> Number:
-    return product(x, x)
-
-
-@formula("scale")
-def _scale(x: Number, y: Number) -> Number:
-    return unless(is_zero(x), product(x, y))
-
-
-@formula("multiply_no_nan")
-def _multiply_no_nan(x: Number, y: Number) -> Number:
-    return unless(is_zero(x) | is_zero(y), product(x, y))
 
 
 def is_zero(x: Number) -> Real:
@@ -163,7 +108,6 @@ def unless(lost: Real, x: Number) -> Number:
     return lost.choose(0.0, x[0]), lost.choose(0.0, x[1])
 
 
-@formula("divide")
 def divide(x: Number, y: Number) -> Number:
     """Divide as NumPy does (Smith 1962): by the larger part first, so that no square overflows."""
     (a, b), (c, d) = x, y
@@ -177,7 +121,6 @@ def divide(x: Number, y: Number) -> Number:
     return zero.choose(a / abs(c), re), zero.choose(b / abs(c), im)
 
 
-@formula("reciprocal")
 def _reciprocal(x: Number) -> Number:
     a, b = x
     one, large = Real(a.writer, 1.0), abs(a) >= abs(b)
@@ -207,60 +150,9 @@ def power(x: Number, n: int) -> Number:
     return zero.choose(np.nan, re), zero.choose(np.nan, im)
 
 
-@formula("absolute")
-def _absolute(x: Number) -> Real:
-    return x[0].to("hypot", x[1])
-
-
-@formula("equal")
-def _equal(x: Number, y: Number) -> Real:
-    return x[0].equals(y[0]) & x[1].equals(y[1])
-
-
-@formula("not_equal")
-def _not_equal(x: Number, y: Number) -> Real:
-    return x[0].to("not_equal", y[0]) | x[1].to("not_equal", y[1])
-
-
-@formula("isnan")
-def _isnan(x: Number) -> Real:
-    return x[0].to("isnan") | x[1].to("isnan")
-
-
-@formula("isinf")
-def _isinf(x: Number) -> Real:
-    return x[0].to("isinf") | x[1].to("isinf")
-
-
-@formula("isfinite")
-def _isfinite(x: Number) -> Real:
-    return x[0].to("isfinite") & x[1].to("isfinite")
-
-
-@formula("logical_not")
-def _logical_not(x: Number) -> Real:
-    return is_zero(x)
-
-
-@formula("logical_and")
-def _logical_and(x: Number, y: Number) -> Real:
-    return truth(*x) & truth(*y)
-
-
-@formula("logical_or")
-def _logical_or(x: Number, y: Number) -> Real:
-    return truth(*x) | truth(*y)
-
-
-@formula("logical_xor")
-def _logical_xor(x: Number, y: Number) -> Real:
-    return truth(*x).to("logical_xor", truth(*y))
-
-
 # ---- elementary functions -------------------------------------------------------------------------
 
 
-@formula("exp")
 def _exp(z: Number) -> Number:
     """Compute exp(x) (cos y, sin y), by halves of x where exp(x) is too large."""
     x, y = z
@@ -323,27 +215,6 @@ def _swapped(z: Number) -> Number:
     return z[1], z[0]
 
 
-@formula("sin")
-def _sin(z: Number) -> Number:
-    return _sine(z)
-
-
-@formula("sinh")
-def _sinh(z: Number) -> Number:
-    return _swapped(_sine(_swapped(z)))
-
-
-@formula("cos")
-def _cos(z: Number) -> Number:
-    return _cosine(z, sign=-1)
-
-
-@formula("cosh")
-def _cosh(z: Number) -> Number:
-    return _cosine(_swapped(z), sign=1)
-
-
-@formula("sqrt")
 def _sqrt(z: Number) -> Number:
     """Take the root of half of length plus size, scaled so that it neither overflows nor vanishes."""
     x, y = z
@@ -369,7 +240,6 @@ def _scaled(z: Number) -> tuple[Number, Number, int]:
     return (u, v), (large, small), far
 
 
-@formula("log")
 def _log(z: Number) -> Number:
     """Return the logarithm of the length and the angle; near one from its square less one, in two numbers."""
     x, y = z
@@ -386,16 +256,6 @@ def _log(z: Number) -> Number:
     near = (length > 0.75) & (length < 1.5)
     square_less_one = near.choose(first + (lost + rest + square[1] + other[1]), 0.0)
     return near.choose(square_less_one.to("log1p") * 0.5, re), y.to("arctan2", x)
-
-
-@formula("log2")
-def _log2(z: Number) -> Number:
-    return _scaled_by(_log(z), 1 / LN2)
-
-
-@formula("log10")
-def _log10(z: Number) -> Number:
-    return _scaled_by(_log(z), 1 / LN10)
 
 
 def _scaled_by(z: Number, factor: float) -> Number:
@@ -416,3 +276,37 @@ def _squared(x: Real) -> Number:
     low = x - high
     square = x * x
     return square, (high * high - square) + high * low * 2.0 + low * low
+
+
+FORMULAS: dict[str, Callable[..., Any]] = {  # of an atom: (numbers) -> a number, or a real one
+    "positive": lambda x: x,
+    "negative": lambda x: (-x[0], -x[1]),
+    "conjugate": lambda x: (x[0], -x[1]),
+    "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
+    "subtract": lambda x, y: (x[0] - y[0], x[1] - y[1]),
+    "multiply": product,
+    "square": lambda x: product(x, x),
+    "scale": lambda x, y: unless(is_zero(x), product(x, y)),
+    "multiply_no_nan": lambda x, y: unless(is_zero(x) | is_zero(y), product(x, y)),
+    "divide": divide,
+    "reciprocal": _reciprocal,
+    "absolute": lambda x: x[0].to("hypot", x[1]),
+    "equal": lambda x, y: x[0].equals(y[0]) & x[1].equals(y[1]),
+    "not_equal": lambda x, y: x[0].to("not_equal", y[0]) | x[1].to("not_equal", y[1]),
+    "isnan": lambda x: x[0].to("isnan") | x[1].to("isnan"),
+    "isinf": lambda x: x[0].to("isinf") | x[1].to("isinf"),
+    "isfinite": lambda x: x[0].to("isfinite") & x[1].to("isfinite"),
+    "logical_not": is_zero,
+    "logical_and": lambda x, y: truth(*x) & truth(*y),
+    "logical_or": lambda x, y: truth(*x) | truth(*y),
+    "logical_xor": lambda x, y: truth(*x).to("logical_xor", truth(*y)),
+    "exp": _exp,
+    "sin": _sine,
+    "sinh": lambda z: _swapped(_sine(_swapped(z))),
+    "cos": lambda z: _cosine(z, sign=-1),
+    "cosh": lambda z: _cosine(_swapped(z), sign=1),
+    "sqrt": _sqrt,
+    "log": _log,
+    "log2": lambda z: _scaled_by(_log(z), 1 / LN2),
+    "log10": lambda z: _scaled_by(_log(z), 1 / LN10),
+}

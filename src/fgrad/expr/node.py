@@ -110,14 +110,6 @@ def _share(head: str, args: tuple[Expr, ...], leaf: float | str) -> Expr:
     return node
 
 
-def _add(x: Expr, y: Expr) -> Expr | None:
-    return y if x is ZERO else x if y is ZERO else None
-
-
-def _subtract(x: Expr, y: Expr) -> Expr | None:
-    return x if y is ZERO else -y if x is ZERO else None
-
-
 def _multiply(x: Expr, y: Expr) -> Expr | None:
     if ZERO in (x, y):
         return ZERO
@@ -137,10 +129,6 @@ def _multiply_no_nan(x: Expr, y: Expr) -> Expr | None:
     return None
 
 
-def _divide(x: Expr, y: Expr) -> Expr | None:
-    return x if y is ONE else None
-
-
 def _power(x: Expr, y: Expr) -> Expr | None:
     if y is ONE or y is MINUS:
         return x if y is ONE else apply("reciprocal", x)
@@ -156,18 +144,14 @@ def _negative(x: Expr) -> Expr | None:
     return const(-x.leaf) if x.head == "const" and isinstance(x.leaf, float) else None
 
 
-def _where(_: Expr, x: Expr, y: Expr) -> Expr | None:
-    return x if x is y else None
-
-
 ZERO, ONE, TWO, THREE, MINUS = map(const, (0, 1, 2, 3, -1))
 _SHORTCUTS: dict[str, Callable[..., Expr | None]] = {
-    "add": _add,
-    "subtract": _subtract,
+    "add": lambda x, y: y if x is ZERO else x if y is ZERO else None,
+    "subtract": lambda x, y: x if y is ZERO else -y if x is ZERO else None,
     "multiply": _multiply,
     "multiply_no_nan": _multiply_no_nan,
-    "divide": _divide,
+    "divide": lambda x, y: x if y is ONE else None,
     "power": _power,
     "negative": _negative,
-    "where": _where,
+    "where": lambda _, x, y: x if x is y else None,
 }

@@ -73,13 +73,11 @@ class Scratch:
 
     __slots__ = ("_whole", "memory")
 
-    memory: np.ndarray[Any, Any]
-
     def __init__(self, size: int, align: int) -> None:
         margin = MARGIN if ON else 0
         self._whole = np.empty(size + align + 2 * margin, np.uint8)
         start = margin + -(address(self._whole) + margin) % align
-        self.memory = self._whole[start : start + size]
+        self.memory: np.ndarray[Any, Any] = self._whole[start : start + size]
         if ON:
             self._whole[:start] = self._whole[start + size :] = CANARY
 

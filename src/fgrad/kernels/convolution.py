@@ -234,7 +234,6 @@ class Geometry:
     lines: int
     outputs: int
     groups: int
-    steps: Steps
 
     def __init__(
         self, x: Steps, w: Steps, out: Steps, stride: Steps, padding: Pads, dilation: Steps, groups: int
@@ -245,7 +244,7 @@ class Geometry:
         self.channels, window = w[1], (*lead, *w[2:])
         self.lines, self.outputs, self.groups = w[1] * math.prod(window), w[0] // groups, groups
         low = (0,) * (2 - rank) + tuple(p[0] for p in padding)
-        self.steps = (*window, *lead, *stride, *low, *lead, *dilation)
+        self.steps: Steps = (*window, *lead, *stride, *low, *lead, *dilation)
 
     @property
     def kernel(self) -> Steps:

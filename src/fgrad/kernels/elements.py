@@ -39,13 +39,12 @@ class Array:
     pointer: Any
     sizes: list[Number]
     strides: list[Any]
-    scope: str
 
     def __init__(
         self, dtype: str, pointer: Any, sizes: list[Number], strides: Sequence[Any] = (), scope: str = ""
     ) -> None:
         self.dtype, self.pointer, self.sizes, self.strides = dtype, pointer, sizes, list(strides)
-        self.scope = scope
+        self.scope: str = scope
 
     def place(self, builder: Any, indices: Sequence[Number]) -> Any:
         """Return the pointer to an element; negative numbers count from the end, as in NumPy."""

@@ -56,9 +56,6 @@ class Embedding:
         place: the first of those that are left to the caller.
     """
 
-    place: int
-    words: int
-
     def __init__(
         self,
         program: vm.Assembler,
@@ -92,9 +89,9 @@ class Embedding:
         for i, k in enumerate(grown):
             starts[k] = 8 * stacks.WORDS * i
         copied = program.has_loops  # which count in the table
-        self.place = -(-(count + copied * len(table)) // 2) * 2  # 16 bytes are those of a complex number
+        self.place: int = -(-(count + copied * len(table)) // 2) * 2  # 16 bytes are those of a complex number
         first = 8 * (self.place + spare)
-        self.words = -(-(first + begin + scratch + ALIGNMENT) // 16) * 2
+        self.words: int = -(-(first + begin + scratch + ALIGNMENT) // 16) * 2
         context = np.zeros(len(FIELDS) + 2 * count, np.int64)
         context[: len(FIELDS)] = [
             interpreter.address,

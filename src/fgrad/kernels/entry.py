@@ -151,8 +151,6 @@ class Context:
         entry: the built-in function that starts it.
     """
 
-    entry: Callable[..., Any]
-
     def __init__(
         self,
         specs: Sequence[Spec],
@@ -183,7 +181,7 @@ class Context:
             next(rows) if isinstance(s, stacks.Stack) else room.memory[s] if isinstance(s, slice) else s
             for s in slots
         ]
-        self.entry = _native_entry(specs, program, arrays, release)
+        self.entry: Callable[..., Any] = _native_entry(specs, program, arrays, release)
         stacks.free_with(self.entry, words)
 
     def clone(self) -> Context:

@@ -44,7 +44,7 @@ class Intrinsic(NamedTuple):
 def declared() -> dict[str, Intrinsic]:
     """Return what kernels can call besides Python's and NumPy's own names and `math`."""
     given: dict[str, Intrinsic] = {
-        "alone": Intrinsic(_same_pointer, alone),
+        "alone": Intrinsic(lambda pointer: ((pointer,), pointer) if pointer[-1] == "*" else None, alone),
         "part": Intrinsic(lambda pointer, _: ((pointer, "int64"), pointer), part),
         "clipped": _fixed("int64", clipped, "int64", "int64"),
         "integer_at": _fixed("int64", integer_at, *_TABLES, "int64", "int64"),
@@ -73,16 +73,12 @@ def declared() -> dict[str, Intrinsic]:
 @cache
 def for_translation() -> dict[str, Any]:
     """Return the names for kernels that `translate` compiles, where functions stand for their texts."""
-    return {"np": np, "math": math, "helper": _itself, **declared()}
+    return {"np": np, "math": math, "helper": lambda function: function, **declared()}
 
 
 def _fixed(result: str, emit: Callable[..., Any], *params: str) -> Intrinsic:
     """Return an intrinsic whose kinds are always the same."""
     return Intrinsic(lambda *given: (params, result) if len(given) == len(params) else None, emit)
-
-
-def _same_pointer(pointer: str) -> Kinds:
-    return ((pointer,), pointer) if pointer[-1] == "*" else None
 
 
 def _two_alike(x: str, y: str) -> Kinds:
@@ -122,10 +118,6 @@ class _Types:
     def void(self, *params: Any) -> tuple[Any, ...]:
         """Return a signature."""
         return params
-
-
-def _itself(function: Any) -> Any:
-    return function
 
 
 def _pointer(kind: str) -> Callable[..., Any]:

@@ -237,8 +237,6 @@ class ThreadPool:
         queue: its address, for `runner`.
     """
 
-    queue: int
-
     def __init__(self, parts: int) -> None:
         """Make a queue for a worker less than there are `parts`; `start` starts them."""
         self._code, self._parts = _code(), parts
@@ -248,7 +246,7 @@ class ThreadPool:
         words = np.zeros(WORDS + LINE, np.int64)
         start = -words.ctypes.data % (8 * LINE) // 8
         self._words = words[start : start + WORDS]
-        self.queue = self._words.ctypes.data
+        self.queue: int = self._words.ctypes.data
         _keep(self._words)
         self._cores, self._caller = config.cores() if config.process_effects() else set[int](), -1
         self._patience = self._code.turns if parts <= config.usable_cores() else 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -69,23 +70,17 @@ class UntranslatableError(Exception):
     """There is something in the text of a kernel that kernels cannot say."""
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Number:
     """A value that a kernel computes: its kind, llvmlite's value, and what stands in the text if it does.
 
     `limits` are where the memory of a pointer begins and ends, if that is known.
     """
 
-    __slots__ = ("kind", "limits", "literal", "value")
-
     kind: str
     value: Any
-    literal: Any
-    limits: tuple[Any, Any] | None
-
-    def __init__(
-        self, kind: str, value: Any, literal: Any = None, limits: tuple[Any, Any] | None = None
-    ) -> None:
-        self.kind, self.value, self.literal, self.limits = kind, value, literal, limits
+    literal: Any = None
+    limits: tuple[Any, Any] | None = None
 
 
 def type_of(kind: str) -> Any:

@@ -548,11 +548,9 @@ class _Pointed(Array):
 
     __slots__ = ("limits",)
 
-    limits: tuple[Any, Any] | None
-
     def __init__(self, pointer: Number) -> None:
         super().__init__(pointer.kind[:-1], pointer.value, [])
-        self.limits = pointer.limits
+        self.limits: tuple[Any, Any] | None = pointer.limits
 
     def place(self, builder: Any, indices: Sequence[Number]) -> Any:
         """Return the pointer to an element."""

@@ -127,10 +127,8 @@ class Label:
 
     __slots__ = ("at", "uses")
 
-    at: int
-
     def __init__(self) -> None:
-        self.at = -1
+        self.at: int = -1
         self.uses: list[int] = []
 
 
@@ -399,12 +397,10 @@ class Loop:
 
     __slots__ = ("_run", "_task", "_words", "is_native")
 
-    is_native: bool
-
     def __init__(self, kernel: native.Kernel, args: Any, slots: Any) -> None:
         """Take what `call` takes."""
         self._run = partial(call, kernel, args, slots)
-        self.is_native = not isinstance(slots, intrinsics.Slots)
+        self.is_native: bool = not isinstance(slots, intrinsics.Slots)
         if self.is_native:
             self._words = np.array([kernel.address, address(slots), address(args)])
             self._task = address(self._words)

@@ -33,13 +33,10 @@ class Closed:
         kind: leaves like those of the result, and its structure.
     """
 
-    like: tuple[Any, list[Aval], list[type | None]]
-    kind: tuple[Any, ...]
-
     def __init__(self, fun: Fun, args: Sequence[Any]) -> None:
         leaves, structure = tree.flatten(args)
         self._values, avals, kinds = abstract(leaves)
-        self.like = (structure, avals, kinds)
+        self.like: tuple[Any, list[Aval], list[type | None]] = (structure, avals, kinds)
         results: list[Any] = []
 
         def flat(*xs: Any) -> list[Any]:
@@ -49,7 +46,7 @@ class Closed:
 
         self._program, self._captured = staged(flat, avals, kinds, greedy=True)
         self._numbers = list(map(number_type, results[0]))
-        self.kind = tuple(results)
+        self.kind: tuple[Any, ...] = tuple(results)
 
     def __call__(self, taken: Any, args: Sequence[Any] | None = None) -> Any:
         """Return the result for those examples of which `taken` holds, and anything for the others.

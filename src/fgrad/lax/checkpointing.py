@@ -24,7 +24,7 @@ from fgrad.core.aval import aval_of
 from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Trace, current, running
-from fgrad.lax.trees import Carry, as_tensors, stack
+from fgrad.lax.trees import Carry, as_tensors, pair, stack
 from fgrad.ops.linear import sum_axes
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.segment import (
@@ -232,13 +232,10 @@ def _at(ct: Any, depth: int, place: int) -> Any:
 class Loop:
     """A loop that runs now, keeping states, and backward later."""
 
-    count: int
     step: Step
     init: State
     title: str
     tapes: list[Tape]
-    floating: list[bool]
-    state: list[Any]
     budget: int
 
     def __init__(self, step: Step, init: State, n: int | None, budget: int | None, title: str) -> None:
@@ -246,8 +243,8 @@ class Loop:
         self.step, self.init, self.title = step, init, title
         self.traces: tuple[Trace, ...] = current().traces
         self.tapes = [t for t in self.traces if isinstance(t, Tape) and t.is_open and not t.linear_only]
-        self.count = 0
-        self.floating = [aval_of(x).dtype.kind in "fc" for x in init]
+        self.count: int = 0
+        self.floating: list[bool] = [aval_of(x).dtype.kind in "fc" for x in init]
         self.floating_results: list[bool] = []
         self._captured: dict[Tape, dict[Node, None]] = {t: {} for t in self.tapes}
         state = [without(x, self.tapes) for x in init]
@@ -258,7 +255,7 @@ class Loop:
             self.budget = budget or max(4, 2 * n.bit_length())
             self._kept = _Placed(n, self.budget, state)
         self.prints: array[float] = array("d")
-        self.state = state
+        self.state: list[Any] = state
 
     def run(self, items: Iterable[int]) -> Iterator[list[Any]]:
         """Make the steps, and yield the results of each."""
@@ -346,10 +343,7 @@ def scan_in_parts(
     def step(k: int, state: State) -> tuple[State, list[Any]]:
         i = order[k]
         x = tree.unflatten(structure, [a[i] for a in xs])
-        out = f(tree.unflatten(carry_structure, state), x)
-        if not isinstance(out, tuple | list) or len(out) != 2:
-            raise TypeError(f"scan: {name_of(f)} must return a pair (carry, y), not {type(out).__name__}")
-        new, y = out
+        new, y = pair(f(tree.unflatten(carry_structure, state), x), f)
         carry.check(new)
         found, y_structure = tree.flatten(y)
         structures[:] = [y_structure]

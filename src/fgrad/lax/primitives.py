@@ -12,11 +12,11 @@ from fgrad.backend.devices import as_array
 from fgrad.core.aval import aval_of
 from fgrad.core.control_flow import Back, Branches, Code, Mapped, Scan, While, avals_out
 from fgrad.core.placement import near
-from fgrad.core.primitive import VJP, Primitive, register
+from fgrad.core.primitive import VJP, declare
 from fgrad.core.stored import PLAIN, Stored
 from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor, bind, node_on
-from fgrad.core.trace import current, next_level, running
+from fgrad.core.trace import current, running
 from fgrad.errors import NotLinearError
 from fgrad.lax.bodies import run
 from fgrad.lax.branches import switch
@@ -24,7 +24,7 @@ from fgrad.lax.loops import while_loop
 from fgrad.lax.scans import scan
 from fgrad.lax.trees import stack
 from fgrad.ops.linear import convert
-from fgrad.transforms.batch import Batch, Same
+from fgrad.transforms.batch import Same, for_examples
 from fgrad.transforms.loops.lowering import lower
 from fgrad.transforms.manager import GradManager
 
@@ -98,11 +98,7 @@ def _reverse(code: Back, values: Sequence[Any]) -> Sequence[Any]:
 
 def _mapped(code: Mapped, values: Sequence[Any]) -> Sequence[Any]:
     """Return the outputs of all examples."""
-    trace = Batch(next_level(), code.size)
-    given = [trace.tracer(v) if m else v for v, m in zip(values, code.mapped, strict=True)]
-    with running((*current().traces, trace)):
-        outs = evaluated(code.code, given)
-    return [trace.unbox(o) if m else o for o, m in zip(outs, code.which, strict=True)]
+    return for_examples(functools.partial(evaluated, code.code), values, code.mapped, code.size, code.which)
 
 
 _EVALUATED: dict[type[Code], Callable[[Any, Sequence[Any]], Sequence[Any]]] = {
@@ -150,17 +146,15 @@ def _declare(name: str, *, linear: bool = False, stored: Stored | str = PLAIN) -
         outs = bind(name, *values, code=made)
         return tuple(o if m else Same(o) for o, m in zip(outs, made.which, strict=True))
 
-    register(
-        Primitive(
-            name,
-            run=_run,
-            vjp=functools.partial(_vjp, linear),
-            shape=lambda *_, code: code.outs,
-            batch=batch,
-            many=True,
-            lower=lower,
-            stored=stored,
-        )
+    declare(
+        name,
+        run=_run,
+        vjp=functools.partial(_vjp, linear),
+        shape=lambda *_, code: code.outs,
+        batch=batch,
+        many=True,
+        lower=lower,
+        stored=stored,
     )
 
 

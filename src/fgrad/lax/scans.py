@@ -14,7 +14,7 @@ from fgrad.core.control_flow import Scan, avals_out
 from fgrad.core.tensor import bind, wrap
 from fgrad.lax.bodies import fitting, promoted
 from fgrad.lax.checkpointing import scan_in_parts
-from fgrad.lax.trees import Carry, flatten_like, stack
+from fgrad.lax.trees import Carry, flatten_like, pair, stack
 from fgrad.transforms.calling import has_tensor, name_of
 from fgrad.transforms.stage import staged, staging, weakened
 
@@ -77,17 +77,11 @@ def scan(
         x = single[i] if single is not None else tree.unflatten(structure, [a[i] for a in leaves])
         out = f(value, x)
         if out.__class__ is not tuple or len(out) != 2:
-            out = _pair(out, f)
+            out = pair(out, f)
         value, y = out
         check(value)
         ys.append(y)
     return value, _stacked(ys[::-1] if reverse else ys, f)
-
-
-def _pair(out: Any, f: Fun) -> Any:
-    if not isinstance(out, tuple | list) or len(out) != 2:
-        raise TypeError(f"scan: {name_of(f)} must return a pair (carry, y), not {type(out).__name__}")
-    return out
 
 
 def common_length(leaves: Sequence[Any], length: Any) -> int:
@@ -138,7 +132,7 @@ def _no_results(f: Fun, init: Any, leaves: Sequence[Any], structure: Any) -> Any
     def flat(*values: Any) -> list[Any]:
         carry = tree.unflatten(carry_structure, values[: len(first)])
         x = tree.unflatten(structure, values[len(first) :])
-        ys, y_structure = tree.flatten(_pair(f(carry, x), f)[1])
+        ys, y_structure = tree.flatten(pair(f(carry, x), f)[1])
         found.append(y_structure)
         return ys
 
@@ -180,7 +174,7 @@ def _staged_scan(
 
     def step(*values: Any) -> list[Any]:
         old = tree.unflatten(carry_structure, values[:m])
-        new, y = _pair(f(old, tree.unflatten(structure, values[m:])), f)
+        new, y = pair(f(old, tree.unflatten(structure, values[m:])), f)
         Carry("scan", f, old).check(new)
         flat, y_structure = tree.flatten(y)
         structures.append(y_structure)

@@ -95,6 +95,17 @@ def _shown(kind: Kind) -> str:
     return "number" if kind is None else str(Aval(*kind))
 
 
+def pair(out: Any, f: Callable[..., Any]) -> Any:
+    """Return what a step of `scan` returned, if it is a carry and a result.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(out, tuple | list) or len(out) != 2:
+        raise TypeError(f"scan: {name_of(f)} must return a pair (carry, y), not {type(out).__name__}")
+    return out
+
+
 def flatten_like(structure: Any, value: Any) -> list[Any] | None:
     """Return the leaves of a tree of `structure`; None for a tree of another one."""
     try:

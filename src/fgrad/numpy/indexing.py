@@ -20,9 +20,8 @@ from fgrad.core.primitive import (
     MOVES,
     PRIMITIVES,
     TOTAL,
-    Primitive,
+    declare,
     flat,
-    register,
 )
 from fgrad.core.stored import PLAIN
 from fgrad.core.tape import CUT
@@ -54,17 +53,15 @@ from fgrad.numpy.views import part, sliced, zeros_beside
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
 
-register(
-    Primitive(
-        "stop_gradient",
-        run=lambda x: x,
-        vjp=flat,
-        shape=lambda x: x,
-        batch=lambda _, x: bind("stop_gradient", x),
-        traits={MOVES, CHEAP, TOTAL},
-        parts=1,
-        stored=PLAIN,
-    )
+declare(
+    "stop_gradient",
+    run=lambda x: x,
+    vjp=flat,
+    shape=lambda x: x,
+    batch=lambda _, x: bind("stop_gradient", x),
+    traits={MOVES, CHEAP, TOTAL},
+    parts=1,
+    stored=PLAIN,
 )
 
 

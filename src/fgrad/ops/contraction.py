@@ -28,10 +28,9 @@ from fgrad.core.primitive import (
     TOTAL,
     VJP,
     Pattern,
-    Primitive,
     Rule,
     by_argument,
-    register,
+    declare,
 )
 from fgrad.core.stored import Stored, is_text
 from fgrad.core.tensor import bind
@@ -41,10 +40,6 @@ from fgrad.ops.compiled import FLOATS, LAUNCH, backend, launched
 def contract(x: Any, y: Any, a: str, b: str, out: str) -> Any:
     """Return the product of `x` (axes `a`) and `y` (axes `b`), summed over the letters missing in `out`."""
     return bind("contract", x, y, a=a, b=b, out=out)
-
-
-def _run(x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
-    return _plan(a, b, out)(as_array(x), as_array(y))
 
 
 @functools.lru_cache(config.cache_entries())
@@ -200,15 +195,13 @@ def _contracts(x: Aval, y: Aval, *, a: str, b: str, out: str) -> bool:
     )
 
 
-register(
-    Primitive(
-        "contract",
-        run=_run,
-        vjp=_vjp,
-        shape=_shape,
-        batch=_batch,
-        costly=True,
-        traits={CONTRACTION, TOTAL, SPREADS, PRODUCT},
-        stored=Stored({"a": is_text, "b": is_text, "out": is_text}, verify=_contracts),
-    )
+declare(
+    "contract",
+    run=lambda x, y, *, a, b, out: _plan(a, b, out)(as_array(x), as_array(y)),
+    vjp=_vjp,
+    shape=_shape,
+    batch=_batch,
+    costly=True,
+    traits={CONTRACTION, TOTAL, SPREADS, PRODUCT},
+    stored=Stored({"a": is_text, "b": is_text, "out": is_text}, verify=_contracts),
 )

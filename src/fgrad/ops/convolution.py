@@ -12,7 +12,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import MULTILINEAR, PRODUCT, Primitive, by_argument, register
+from fgrad.core.primitive import MULTILINEAR, PRODUCT, by_argument, declare
 from fgrad.core.stored import Stored, one_of
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, reverse
@@ -62,24 +62,22 @@ def _second(ct: Any, x: Any, *, mode: str) -> Any:
     return _reversed(bind("convolve", x, _reversed(ct), mode="valid"))
 
 
-register(
-    Primitive(
-        "convolve",  # valid: the first operand is at least as long as the second
-        run=_run,
-        vjp=by_argument(_first, _second, transpose=MULTILINEAR),
-        shape=lambda x, y, *, mode: Aval(
-            (*x.shape[:-1], _length(x.shape[-1], y.shape[-1], mode)), np.result_type(x.dtype, y.dtype)
+declare(
+    "convolve",  # valid: the first operand is at least as long as the second
+    run=_run,
+    vjp=by_argument(_first, _second, transpose=MULTILINEAR),
+    shape=lambda x, y, *, mode: Aval(
+        (*x.shape[:-1], _length(x.shape[-1], y.shape[-1], mode)), np.result_type(x.dtype, y.dtype)
+    ),
+    batch=_batch,
+    costly=True,
+    traits={PRODUCT},
+    stored=Stored(
+        {"mode": one_of("full", "valid")},
+        verify=lambda x, y, *, mode: (
+            x.shape[:-1] == y.shape[:-1]
+            and x.shape[-1] > 0 < y.shape[-1]
+            and (mode == "full" or x.shape[-1] >= y.shape[-1])
         ),
-        batch=_batch,
-        costly=True,
-        traits={PRODUCT},
-        stored=Stored(
-            {"mode": one_of("full", "valid")},
-            verify=lambda x, y, *, mode: (
-                x.shape[:-1] == y.shape[:-1]
-                and x.shape[-1] > 0 < y.shape[-1]
-                and (mode == "full" or x.shape[-1] >= y.shape[-1])
-            ),
-        ),
-    )
+    ),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fgrad.backend.devices import device_of, moved
-from fgrad.core.primitive import LINEAR, TRANSFERS, Pattern, Primitive, by_argument, register
+from fgrad.core.primitive import LINEAR, TRANSFERS, Pattern, by_argument, declare
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, linear
 
@@ -34,27 +34,23 @@ linear(
     batch=lambda x, *, device, source: to_device(x, device, source),
     stored=UNSTORED,
 )
-register(
-    Primitive(
-        "staged_to_device",
-        run=lambda x, *, device: moved(x, device),
-        vjp=by_argument(
-            lambda ct, x, *, device: bind("to_device_of", ct, x), exact=True, linear=True, transpose=LINEAR
-        ),
-        shape=lambda x, *, device: x,
-        batch=lambda _, x, *, device: bind("staged_to_device", x, device=device),
-        stored=UNSTORED,
-        traits={TRANSFERS},
-    )
+declare(
+    "staged_to_device",
+    run=lambda x, *, device: moved(x, device),
+    vjp=by_argument(
+        lambda ct, x, *, device: bind("to_device_of", ct, x), exact=True, linear=True, transpose=LINEAR
+    ),
+    shape=lambda x, *, device: x,
+    batch=lambda _, x, *, device: bind("staged_to_device", x, device=device),
+    stored=UNSTORED,
+    traits={TRANSFERS},
 )
-register(
-    Primitive(
-        "to_device_of",
-        run=lambda x, like: moved(x, device_of(like)),
-        vjp=by_argument(lambda ct, x: bind("to_device_of", ct, x), None, exact=True, linear=True),
-        shape=lambda x, like: x,
-        batch=_beside,
-        stored=UNSTORED,
-        traits={TRANSFERS},
-    )
+declare(
+    "to_device_of",
+    run=lambda x, like: moved(x, device_of(like)),
+    vjp=by_argument(lambda ct, x: bind("to_device_of", ct, x), None, exact=True, linear=True),
+    shape=lambda x, like: x,
+    batch=_beside,
+    stored=UNSTORED,
+    traits={TRANSFERS},
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -241,16 +242,12 @@ def _declare(
     )
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Body:
     """What an element-wise primitive computes at one element."""
 
-    __slots__ = ("params", "result")
-
     params: tuple[Expr, ...]
     result: Expr
-
-    def __init__(self, params: tuple[Expr, ...], result: Expr) -> None:
-        self.params, self.result = params, result
 
 
 def _built(text: str, namespace: dict[str, Any], constants: dict[str, float]) -> Rule:
@@ -375,12 +372,8 @@ def batch_elementwise(name: str, mapped: tuple[bool, ...], *values: Any, **param
     return bind(name, *full, **params)
 
 
-def _either(x: Any, y: Any) -> Any:
-    return np.where(True, x, y)
-
-
 def _shape_where(c: Any, x: Any, y: Any) -> Aval:
-    chosen = _shape(_either, x, y)  # whatever the dtype of the condition is
+    chosen = _shape(lambda x, y: np.where(True, x, y), x, y)  # whatever the dtype of the condition is
     return Aval(np.broadcast_shapes(getattr(c, "shape", ()), chosen.shape), chosen.dtype)
 
 
@@ -459,7 +452,7 @@ def _declare_table() -> None:
         "fraction",
         x,
         apply("copysign", part, *x),
-        _run_fraction,
+        lambda x: np.modf(x)[0],
         by_argument(lambda ct: ct),
         real=True,
         shape=lambda x: Aval(x.shape, np.modf.resolve_dtypes((x.dtype, None, None))[1]),
@@ -468,10 +461,10 @@ def _declare_table() -> None:
         "exponent",
         x,
         None,
-        _run_exponent,
+        lambda x: np.frexp(x)[1],
         flat,
         real=True,
-        shape=_shape_exponent,
+        shape=lambda x: Aval(x.shape, np.dtype(np.intc)),
         stored=Stored(dtypes=REAL),
         universal=Universal(np.frexp, 1),
     )
@@ -479,18 +472,6 @@ def _declare_table() -> None:
 
 def _ldexp(ct: Any, y: Any) -> Any:
     return bind("ldexp", ct, convert(y, np.dtype(np.intc)))
-
-
-def _run_fraction(x: Any) -> Any:
-    return np.modf(x)[0]
-
-
-def _run_exponent(x: Any) -> Any:
-    return np.frexp(x)[1]
-
-
-def _shape_exponent(x: Any) -> Aval:
-    return Aval(x.shape, np.dtype(np.intc))
 
 
 _RAW: dict[str, Any] = {"widened": _like, **{name: atom.reference for name, atom in ATOMS.items()}}

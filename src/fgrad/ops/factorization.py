@@ -12,7 +12,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import OUT, VJP, Primitive, by_argument, register
+from fgrad.core.primitive import OUT, VJP, by_argument, declare
 from fgrad.core.stored import is_flag, of_matrices, one_of
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import backend
@@ -55,15 +55,13 @@ def _run_cholesky(a: Any) -> Any:
     return np.linalg.cholesky(a) if found is None else found
 
 
-register(
-    Primitive(
-        "cholesky",
-        run=_run_cholesky,
-        vjp=by_argument(_cholesky, exact=True),
-        shape=lambda a: a,
-        batch=mapped_rest("cholesky"),
-        stored=of_matrices("0", "0"),
-    )
+declare(
+    "cholesky",
+    run=_run_cholesky,
+    vjp=by_argument(_cholesky, exact=True),
+    shape=lambda a: a,
+    batch=mapped_rest("cholesky"),
+    stored=of_matrices("0", "0"),
 )
 
 
@@ -123,17 +121,15 @@ def _shape_qr(a: Aval, *, mode: str) -> tuple[Aval, Aval]:
     return Aval((*lead, m, k), a.dtype), Aval((*lead, k, n), a.dtype)
 
 
-register(
-    Primitive(
-        "qr",
-        run=lambda a, *, mode: tuple(np.linalg.qr(a, mode)),
-        vjp=lambda _: VJP(_qr, keep=(OUT, 1), exact=True),
-        shape=_shape_qr,
-        batch=mapped_rest("qr"),
-        many=True,
-        checks=True,
-        stored=of_matrices("0", params={"mode": one_of("reduced", "complete")}),
-    )
+declare(
+    "qr",
+    run=lambda a, *, mode: tuple(np.linalg.qr(a, mode)),
+    vjp=lambda _: VJP(_qr, keep=(OUT, 1), exact=True),
+    shape=_shape_qr,
+    batch=mapped_rest("qr"),
+    many=True,
+    checks=True,
+    stored=of_matrices("0", params={"mode": one_of("reduced", "complete")}),
 )
 
 
@@ -162,17 +158,15 @@ def _shape_eigh(a: Aval, *, uplo: str) -> tuple[Aval, Aval]:
     return Aval(a.shape[:-1], real_dtype(a.dtype)), a
 
 
-register(
-    Primitive(
-        "eigh",
-        run=lambda a, *, uplo: tuple(np.linalg.eigh(a, uplo)),
-        vjp=lambda _: VJP(_eigh, keep=(OUT,), params=True, exact=True),
-        shape=_shape_eigh,
-        batch=mapped_rest("eigh"),
-        many=True,
-        checks=True,
-        stored=of_matrices("0", "0", {"uplo": one_of("L", "U")}),
-    )
+declare(
+    "eigh",
+    run=lambda a, *, uplo: tuple(np.linalg.eigh(a, uplo)),
+    vjp=lambda _: VJP(_eigh, keep=(OUT,), params=True, exact=True),
+    shape=_shape_eigh,
+    batch=mapped_rest("eigh"),
+    many=True,
+    checks=True,
+    stored=of_matrices("0", "0", {"uplo": one_of("L", "U")}),
 )
 
 
@@ -207,17 +201,15 @@ def _shape_eig(a: Aval) -> tuple[Aval, Aval]:
     return Aval(a.shape[:-1], kind), Aval(a.shape, kind)
 
 
-register(
-    Primitive(
-        "eig",
-        run=_run_eig,
-        vjp=lambda _: VJP(_eig, keep=(OUT,)),
-        shape=_shape_eig,
-        batch=mapped_rest("eig"),
-        many=True,
-        checks=True,
-        stored=of_matrices("0", "0"),
-    )
+declare(
+    "eig",
+    run=_run_eig,
+    vjp=lambda _: VJP(_eig, keep=(OUT,)),
+    shape=_shape_eig,
+    batch=mapped_rest("eig"),
+    many=True,
+    checks=True,
+    stored=of_matrices("0", "0"),
 )
 
 
@@ -295,15 +287,13 @@ def _shape_svd(a: Aval, *, full_matrices: bool) -> tuple[Aval, Aval, Aval]:
     )
 
 
-register(
-    Primitive(
-        "svd",
-        run=lambda a, *, full_matrices: tuple(np.linalg.svd(a, full_matrices)),
-        vjp=lambda _: VJP(_svd, keep=(OUT,), exact=True),
-        shape=_shape_svd,
-        batch=mapped_rest("svd"),
-        many=True,
-        checks=True,
-        stored=of_matrices("0", params={"full_matrices": is_flag}),
-    )
+declare(
+    "svd",
+    run=lambda a, *, full_matrices: tuple(np.linalg.svd(a, full_matrices)),
+    vjp=lambda _: VJP(_svd, keep=(OUT,), exact=True),
+    shape=_shape_svd,
+    batch=mapped_rest("svd"),
+    many=True,
+    checks=True,
+    stored=of_matrices("0", params={"full_matrices": is_flag}),
 )

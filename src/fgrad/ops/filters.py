@@ -12,7 +12,7 @@ import numpy as np
 from fgrad.backend.devices import elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, register
+from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, declare
 from fgrad.core.stored import LAPACK, Stored, one_of, up_to
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import backend
@@ -70,15 +70,13 @@ def _batch_recursion(mapped: Pattern, a: Any, u: Any) -> Any:
     return bind("stack", *each)
 
 
-register(
-    Primitive(
-        "recursion",  # y_n = u_n - a_1 y_(n-1) - ... - a_k y_(n-k), along the last axis
-        run=elsewhere(_run_recursion, _there_recursion),
-        vjp=_recursion_vjp,
-        shape=lambda a, u: Aval(u.shape, np.result_type(a.dtype, u.dtype)),
-        batch=_batch_recursion,
-        stored=Stored(dtypes=LAPACK, verify=lambda a, u: a.ndim == 1 and u.ndim > 0),
-    )
+declare(
+    "recursion",  # y_n = u_n - a_1 y_(n-1) - ... - a_k y_(n-k), along the last axis
+    run=elsewhere(_run_recursion, _there_recursion),
+    vjp=_recursion_vjp,
+    shape=lambda a, u: Aval(u.shape, np.result_type(a.dtype, u.dtype)),
+    batch=_batch_recursion,
+    stored=Stored(dtypes=LAPACK, verify=lambda a, u: a.ndim == 1 and u.ndim > 0),
 )
 
 

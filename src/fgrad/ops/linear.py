@@ -245,10 +245,6 @@ def _run_mean(x: Any, *, axes: Axes) -> Any:
     return added(x, axes=axes) / math.prod([x.shape[i] for i in axes])
 
 
-def _mean_adjoint(ct: Any, x: Aval, *, axes: Axes) -> Any:
-    return _sum_adjoint(ct / math.prod([x.shape[i] for i in axes]), x, axes=axes)
-
-
 def scanned(
     what: str, axis: int, *operands: Any, backwards: bool = False, least: int = SIDE_BY_SIDE
 ) -> Any | None:
@@ -346,10 +342,6 @@ def _summed(x: Aval, axes: Axes) -> Aval:
     return Aval(tuple(n for i, n in enumerate(x.shape) if i not in axes), dtype)
 
 
-def _batch_broadcast(x: Any, *, shape: Shape) -> Any:
-    return broadcast_to(with_rank(x, 1 + len(shape)), (x.shape[0], *shape))
-
-
 def _run_fitted(n: Any, *, dtype: np.dtype[Any]) -> Any:
     """Return numbers in a dtype of integers, as NumPy converts those of Python."""
     limits = np.iinfo(dtype)
@@ -442,7 +434,7 @@ linear(
     run=_run_broadcast,
     adjoint=lambda ct, x, *, shape: sum_to(ct, x.shape),
     shape=_shape_broadcast,
-    batch=_batch_broadcast,
+    batch=lambda x, *, shape: broadcast_to(with_rank(x, 1 + len(shape)), (x.shape[0], *shape)),
     traits={REARRANGES, REPEATS, MOVES, CHEAP, TOTAL, SPREADS_FIRST},
     parts=1,
     stored=Stored(
@@ -464,7 +456,7 @@ linear(
 linear(
     "mean",
     run=_run_mean,
-    adjoint=_mean_adjoint,
+    adjoint=lambda ct, x, *, axes: _sum_adjoint(ct / math.prod([x.shape[i] for i in axes]), x, axes=axes),
     shape=lambda x, *, axes: Aval(_summed(x, axes).shape, x.dtype),
     batch=lambda x, *, axes: bind("mean", x, axes=shifted(axes)),
     traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER, REDUCES, AVERAGES},

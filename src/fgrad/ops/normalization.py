@@ -20,10 +20,9 @@ from fgrad.core.primitive import (
     VJP,
     WEIGHTS,
     Pattern,
-    Primitive,
     Rule,
     by_argument,
-    register,
+    declare,
 )
 from fgrad.core.stored import REAL, Stored, are_axes, is_count, is_number
 from fgrad.core.tensor import bind, unary
@@ -127,17 +126,15 @@ def _declare(
     name: str, run: Rule, rule: Rule, shape: Callable[..., Any], raw: Rule | None = None, transpose: str = ""
 ) -> None:
     traits = {TOTAL, REDUCES} if transpose == WEIGHTS else {TOTAL}
-    register(
-        Primitive(
-            name,
-            run=run,
-            vjp=by_argument(rule, raw=[raw or rule], exact=True, transpose=transpose),
-            shape=shape,
-            batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
-            real=True,
-            traits=traits,
-            stored=Stored({"axes": are_axes}, dtypes=REAL),
-        )
+    declare(
+        name,
+        run=run,
+        vjp=by_argument(rule, raw=[raw or rule], exact=True, transpose=transpose),
+        shape=shape,
+        batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
+        real=True,
+        traits=traits,
+        stored=Stored({"axes": are_axes}, dtypes=REAL),
     )
 
 
@@ -248,20 +245,18 @@ def _shape_layer_norm(x: Any, weight: Any, bias: Any, *, rank: int, eps: float) 
     return Aval(x.shape, np.result_type(x.dtype, weight.dtype, bias.dtype))
 
 
-register(
-    Primitive(
-        "layer_norm",
-        run=_run_layer_norm,
-        vjp=_layer_norm_vjp,
-        shape=_shape_layer_norm,
-        batch=_batch_layer_norm,
-        real=True,
-        stored=Stored(
-            {"rank": is_count, "eps": is_number},
-            dtypes=REAL,
-            verify=lambda x, *others, rank, eps: (
-                0 < rank <= x.ndim and all(a.shape == x.shape[x.ndim - rank :] for a in others)
-            ),
+declare(
+    "layer_norm",
+    run=_run_layer_norm,
+    vjp=_layer_norm_vjp,
+    shape=_shape_layer_norm,
+    batch=_batch_layer_norm,
+    real=True,
+    stored=Stored(
+        {"rank": is_count, "eps": is_number},
+        dtypes=REAL,
+        verify=lambda x, *others, rank, eps: (
+            0 < rank <= x.ndim and all(a.shape == x.shape[x.ndim - rank :] for a in others)
         ),
-    )
+    ),
 )

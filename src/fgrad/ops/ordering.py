@@ -165,10 +165,6 @@ def _first_at(x: Any, place: Any, rank: int) -> Any:
     return np.where(np.isnan(value[..., 0]), place[..., 0], found) if x.dtype.kind in "fc" else found
 
 
-def _shape_rank(x: Any, ranks: Any, *, propagate: bool) -> Aval:
-    return Aval((*x.shape[:-1], ranks.shape[-1]), _PLACES)
-
-
 def _batch_rank(mapped: tuple[bool, ...], x: Any, ranks: Any, *, propagate: bool) -> Any:
     if not mapped[0]:
         x = broadcast_to(x, (ranks.shape[0], *x.shape))
@@ -195,7 +191,7 @@ register(
         "rank",
         run=_run_rank,
         vjp=flat,
-        shape=_shape_rank,
+        shape=lambda x, ranks, *, propagate: Aval((*x.shape[:-1], ranks.shape[-1]), _PLACES),
         batch=_batch_rank,
         stored=Stored({"propagate": is_flag}, verify=_ranks),
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
-from fgrad.core.primitive import LARGE, Primitive, by_argument, register
+from fgrad.core.primitive import LARGE, by_argument, declare
 from fgrad.core.stored import Stored, are_steps, is_shape
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, backend
@@ -114,16 +114,14 @@ def _slides(x: Aval, *, window: Shape, stride: Shape, padding: Any, space: Shape
 
 
 _STORED = {"window": are_steps, "stride": are_steps, "padding": _adds}
-register(
-    Primitive(
-        "max_pool",
-        run=_run_max,
-        vjp=by_argument(_max_adjoint, exact=True),
-        shape=lambda x, *, window, stride, padding: Aval(_pooled(x, window, stride, padding), x.dtype),
-        batch=lambda _, x, **params: bind("max_pool", x, **params),
-        real=True,
-        stored=Stored(_STORED, verify=_slides, work=lambda x, *, padding, **_: padded_size(x, padding)),
-    )
+declare(
+    "max_pool",
+    run=_run_max,
+    vjp=by_argument(_max_adjoint, exact=True),
+    shape=lambda x, *, window, stride, padding: Aval(_pooled(x, window, stride, padding), x.dtype),
+    batch=lambda _, x, **params: bind("max_pool", x, **params),
+    real=True,
+    stored=Stored(_STORED, verify=_slides, work=lambda x, *, padding, **_: padded_size(x, padding)),
 )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from fgrad.backend.devices import elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import OUT, VJP, Pattern, Primitive, register
+from fgrad.core.primitive import OUT, VJP, Pattern, declare
 from fgrad.core.stored import is_flag, of_matrices
 from fgrad.core.tensor import bind
 from fgrad.ops import iterations
@@ -108,13 +108,11 @@ def _verify(a: Aval, b: Aval, q: Aval, r: Aval, *, discrete: bool) -> bool:
     return tuple(v.shape for v in (a, b, q, r)) == wanted
 
 
-register(
-    Primitive(
-        "riccati",
-        run=elsewhere(_run, _there),
-        vjp=_vjp,
-        shape=_shape,
-        batch=_batch,
-        stored=of_matrices("0123", "023", {"discrete": is_flag}, verify=_verify),
-    )
+declare(
+    "riccati",
+    run=elsewhere(_run, _there),
+    vjp=_vjp,
+    shape=_shape,
+    batch=_batch,
+    stored=of_matrices("0123", "023", {"discrete": is_flag}, verify=_verify),
 )

@@ -38,12 +38,11 @@ class Stream:
     key: Array
     shape: Shape
     place: Any
-    count: Any
 
     def __init__(self, cipher: Callable[[Array, Array], Array], key: Array, shape: Shape) -> None:
         self.cipher, self.key, self.shape, self.place = cipher, key, shape, near(key)
         n = math.prod(shape)
-        self.count = self.place.zeros((n, 2), np.uint32)
+        self.count: Any = self.place.zeros((n, 2), np.uint32)
         self.count[:, 1] = self.place.arange(n, dtype=np.uint32)
 
     def bits(self, use: int) -> Array:
@@ -233,10 +232,6 @@ def _integers(stream: Stream, *, low: Array, high: Array, dtype: Any, endpoint: 
     return (first + _until_accepted(attempt)).astype(kind)
 
 
-def _permutation(stream: Stream, *, x: int) -> Array:
-    return np.argsort(stream.bits(0), axis=-1)
-
-
 def _choice(stream: Stream, *, a: int, replace: bool = True, shuffle: bool = True, p: Array = None) -> Array:
     """Return places with or without replacement; without it the greatest of perturbed logarithms.
 
@@ -288,6 +283,6 @@ METHODS: dict[str, Callable[..., Array]] = {
     "poisson": _poisson,
     "binomial": _binomial,
     "integers": _integers,
-    "permutation": _permutation,
+    "permutation": lambda stream, *, x: np.argsort(stream.bits(0), axis=-1),
     "choice": _choice,
 }

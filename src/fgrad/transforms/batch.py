@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -149,15 +150,11 @@ class BatchedArrays(BatchedTracer):
         return BatchedTracer(self.trace, self.whole)
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Same:
     """What a batch rule returns for an output that is the same for all examples."""
 
-    __slots__ = ("value",)
-
     value: Any
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
 
 class Batch(Trace):
@@ -254,6 +251,23 @@ def _example(x: Any, i: int) -> Any:
 
 def _stacked(examples: Sequence[Any]) -> Any:
     return functions.concatenate(*(reshape(e, (1, *e.shape)) for e in examples), axis=0)
+
+
+def for_examples(
+    run: Callable[[list[Any]], Sequence[Any]],
+    values: Sequence[Any],
+    mapped: Sequence[bool],
+    size: int,
+    which: Sequence[bool] | None = None,
+) -> list[Any]:
+    """Return what `run` makes of `values` for `size` examples, which those that are `mapped` hold first.
+
+    So do the outputs that `which` marks, all if it is None; the others are the same for all examples.
+    """
+    trace = Batch(next_level(), size)
+    with running((*current().traces, trace)):
+        outs = run([trace.tracer(v) if m else v for v, m in zip(values, mapped, strict=True)])
+    return [trace.unbox(y) if w else y for y, w in zip(outs, which or [True] * len(outs), strict=True)]
 
 
 def batched_map(f: Callable[[Any], Sequence[Any]], x: Any) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,17 +28,13 @@ class Leaf:
 
     __slots__ = ("is_mapped", "is_number", "is_weak", "size", "value")
 
-    size: int
-    is_mapped: bool
-    is_number: bool
-    is_weak: bool
     value: Any | Tensor
 
     def __init__(self, trace: Batch, y: Any) -> None:
-        self.size = trace.size
-        self.is_mapped = trace.owns(y)
-        self.is_number = isinstance(y, Tensor | np.ndarray | np.generic | int | float | complex)
-        self.is_weak = y.__class__ in {int, float, complex}
+        self.size: int = trace.size
+        self.is_mapped: bool = trace.owns(y)
+        self.is_number: bool = isinstance(y, Tensor | np.ndarray | np.generic | int | float | complex)
+        self.is_weak: bool = y.__class__ in {int, float, complex}
         self.value = trace.unbox(y) if self.is_mapped else alias(y) if y.__class__ is Tensor else y
 
     def stacked(self) -> Any:
@@ -53,16 +50,15 @@ class Done:
 
     __slots__ = ("leaves", "part", "structure")
 
-    part: Any
     structure: Any
-    leaves: list[Leaf]
 
     def __init__(self, trace: Batch, part: Any, out: Any) -> None:
-        self.part = part
+        self.part: Any = part
         found, self.structure = tree.flatten(out)
-        self.leaves = [Leaf(trace, y) for y in found]
+        self.leaves: list[Leaf] = [Leaf(trace, y) for y in found]
 
 
+@dataclass(eq=False, repr=False)
 class Runs:
     """The runs of a mapped function: one, or one for each group of examples that go the same way.
 
@@ -77,21 +73,8 @@ class Runs:
     structure: Any
     size: int
     name: Any
-    line: str
-
-    def __init__(
-        self,
-        fun: Callable[..., Any],
-        wholes: list[Any],
-        mapped: list[bool],
-        structure: Any,
-        size: int,
-        name: Any,
-    ) -> None:
-        self.fun, self.wholes, self.mapped, self.structure = fun, wholes, mapped, structure
-        self.size, self.name = size, name
-        self.line = ""
-        self.state: State | None = None
+    line: str = field(default="", init=False)  # of the last split
+    state: State | None = field(default=None, init=False)
 
     def everything(self) -> list[Done]:
         """Return the results of all examples, in parts."""

@@ -20,9 +20,8 @@ from fgrad.core.primitive import (
     NOT_FOLDED,
     VJP,
     Pattern,
-    Primitive,
+    declare,
     flat,
-    register,
 )
 from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor, bind, wrap
@@ -215,17 +214,15 @@ def _repeated(v: Any, n: int) -> Any:
     return broadcast_to(reshape(v, (1, *v.shape)), (n, *v.shape))
 
 
-CALL = register(
-    Primitive(
-        "pure_callback",
-        run=_run,
-        vjp=_refuse,
-        shape=lambda *_, avals, **__: avals,
-        batch=_map_call,
-        stored="what it calls is Python, and Python is not stored",
-        many=True,
-        traits={NOT_FOLDED},
-    )
+CALL = declare(
+    "pure_callback",
+    run=_run,
+    vjp=_refuse,
+    shape=lambda *_, avals, **__: avals,
+    batch=_map_call,
+    stored="what it calls is Python, and Python is not stored",
+    many=True,
+    traits={NOT_FOLDED},
 )
 
 # ---- callbacks that look ------------------------------------------------------------------------------
@@ -270,17 +267,15 @@ def _call_with(*values: Any, call: _Call) -> tuple[()]:
     return ()
 
 
-EFFECT = register(
-    Primitive(
-        "effect",
-        run=_call_with,
-        effect=lambda _: True,
-        vjp=flat,
-        shape=lambda *_, call: (),
-        batch=_look_at_each,
-        stored="what it calls is Python, and Python is not stored",
-        many=True,
-        apply=lambda *values, call: _look(call, values),
-        traits={NOT_FOLDED},
-    )
+EFFECT = declare(
+    "effect",
+    run=_call_with,
+    effect=lambda _: True,
+    vjp=flat,
+    shape=lambda *_, call: (),
+    batch=_look_at_each,
+    stored="what it calls is Python, and Python is not stored",
+    many=True,
+    apply=lambda *values, call: _look(call, values),
+    traits={NOT_FOLDED},
 )

@@ -192,10 +192,8 @@ class Delivery:
 
     __slots__ = ("as_numpy", "taken")
 
-    as_numpy: bool
-
     def __init__(self, as_numpy: bool) -> None:
-        self.as_numpy = as_numpy
+        self.as_numpy: bool = as_numpy
         self.taken: set[int] = set()
 
     def leaf(self, x: Any) -> Any:

@@ -49,8 +49,6 @@ _MISSING = object()
 class Captures:
     """What a function reached by name, as it is now; calling it says whether that holds still."""
 
-    fresh: Callable[[], bool]
-
     def __init__(self, fun: Callable[..., Any], given: Iterable[Any] = ()) -> None:
         """Look.
 
@@ -72,7 +70,7 @@ class Captures:
             "_MISSING": _MISSING,
             "is_of_handler": is_of_handler,
         }
-        self.fresh = self._compiled([code for _, code in self._found])
+        self.fresh: Callable[[], bool] = self._compiled([code for _, code in self._found])
 
     def __bool__(self) -> bool:
         """Whether there is anything to compare."""
@@ -115,7 +113,7 @@ class Draws:
         return [
             (_GLOBAL[0], of_numpy and pickle.dumps(of_numpy.get_state(legacy=False))),
             (_GLOBAL[1], random.getstate()),
-            *((title, _state(x)) for title, x in self._sources),
+            *((title, state_of(x)) for title, x in self._sources),
         ]
 
     def frozen(self, first: Callable[[], Any], again: Callable[[], Any]) -> str:
@@ -142,7 +140,8 @@ class Draws:
         return title if any(again() != known for _ in range(3 if moved else 1)) else ""
 
 
-def _state(source: Any) -> Any:
+def state_of(source: Any) -> Any:
+    """Return where a random generator stands, to be compared."""
     if isinstance(source, random.Random):
         return source.getstate()
     if isinstance(source, np.random.Generator):
@@ -414,11 +413,9 @@ class _Print:
 
     __slots__ = ("_array", "_aval", "_kept")
 
-    _kept: bytes | np.ndarray[Any, Any]
-
     def __init__(self, a: np.ndarray[Any, Any]) -> None:
         self._array, self._aval = a, (a.shape, a.dtype)
-        self._kept = a.tobytes() if a.nbytes <= SMALL else _words(a).copy()
+        self._kept: bytes | np.ndarray[Any, Any] = a.tobytes() if a.nbytes <= SMALL else _words(a).copy()
 
     def holds(self) -> bool:
         """Return whether the array is as it was, to the bit."""

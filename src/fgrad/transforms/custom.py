@@ -23,9 +23,8 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import (
     NOT_FOLDED,
     VJP,
-    Primitive,
+    declare,
     flat,
-    register,
 )
 from fgrad.core.tape import HIDDEN, Pick
 from fgrad.core.tensor import Tensor, following, lowered, wrap
@@ -229,18 +228,16 @@ def _batch(mapped: tuple[bool, ...], *values: Any, rule: Rule) -> tuple[Any, ...
     return tuple(apply_rule(BatchedRule(rule, mapped, size), values))
 
 
-CUSTOM = register(
-    Primitive(
-        "custom",
-        run=lambda *values, rule: tuple(_as_tensor(o)._value for o in rule.primal(*map(_as_tensor, values))),
-        vjp=flat,
-        batch=_batch,
-        many=True,
-        inline=lambda *values, rule: rule.primal(*values),
-        stored="a derivative of your own is Python, and Python is not stored",
-        apply=lambda *values, rule: apply_rule(rule.clone(), values),
-        traits={NOT_FOLDED},
-    )
+CUSTOM = declare(
+    "custom",
+    run=lambda *values, rule: tuple(_as_tensor(o)._value for o in rule.primal(*map(_as_tensor, values))),
+    vjp=flat,
+    batch=_batch,
+    many=True,
+    inline=lambda *values, rule: rule.primal(*values),
+    stored="a derivative of your own is Python, and Python is not stored",
+    apply=lambda *values, rule: apply_rule(rule.clone(), values),
+    traits={NOT_FOLDED},
 )
 
 
@@ -311,18 +308,12 @@ class _FunctionRule(Rule):
 class _TreeRule(Rule):
     """A rule on pytrees: `operation` with the static arguments of one call."""
 
-    operation: Custom
-    place: list[int]
-    structures: list[Any]
-    args: list[Any | None]
-    name: str
-
     def __init__(
         self, operation: Custom, args: Sequence[Any], place: list[int], structures: list[Any]
     ) -> None:
         self.operation, self.place, self.structures = operation, place, structures
-        self.args = [None if i in place else a for i, a in enumerate(args)]
-        self.name = name_of(operation.fun)
+        self.args: list[Any | None] = [None if i in place else a for i, a in enumerate(args)]
+        self.name: str = name_of(operation.fun)
         self.out_structure: Any = None
 
     def filled(self, values: Sequence[Any]) -> list[Any]:
@@ -443,12 +434,14 @@ class Custom(Transformed):
     """A function with a rule of the user's own."""
 
     made: type[_TreeRule]
-    how: str
-    nondiff: tuple[int, ...]
+    how: str  # to define the rules, of which the one called `needed` is asked for first
+    needed: str
 
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()) -> None:
         super().__init__(fun)
-        self.nondiff = existing(integers(nondiff_argnums, "nondiff_argnums"), "nondiff_argnums", fun)
+        self.nondiff: tuple[int, ...] = existing(
+            integers(nondiff_argnums, "nondiff_argnums"), "nondiff_argnums", fun
+        )
         self.rules: dict[str, Callable[..., Any]] = {}
         self.signature: inspect.Signature | None = None  # a ufunc's has keywords that are no arguments
         if not isinstance(fun, np.ufunc):
@@ -489,24 +482,18 @@ class Custom(Transformed):
             structures.append(structure)
         if not any(x.__class__ is Tensor and is_traced(x) for x in flat):
             return self.fun(*args)
-        self.rule(next(iter(self.needed)))
+        self.rule(self.needed)
         rule = self.made(self, args, place, structures)
         outs = apply_rule(rule, flat)
-        structure = rule.out_structure
-        return tree.unflatten(structure, outs)
-
-    needed: tuple[str, ...] = ()
+        return tree.unflatten(rule.out_structure, outs)
 
 
 class CustomVjp(Custom):
     """A function with a reverse rule."""
 
-    made: type[_VjpRule]
-    how: str
-    needed: tuple[str]
-    rules: dict[str, Callable[..., Any]]
-
-    made, how, needed = _VjpRule, "f.defvjp(fwd, bwd)", ("fwd",)
+    made: type[_TreeRule] = _VjpRule
+    how: str = "f.defvjp(fwd, bwd)"
+    needed: str = "fwd"
 
     def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> CustomVjp:
         """Define the rule.
@@ -523,12 +510,9 @@ class CustomVjp(Custom):
 class CustomJvp(Custom):
     """A function with a forward rule, which is transposed for reverse mode."""
 
-    made: type[_JvpRule]
-    how: str
-    needed: tuple[str]
-    rules: dict[str, Callable[..., Any]]
-
-    made, how, needed = _JvpRule, "f.defjvp(jvp) or f.defjvps(...)", ("jvp",)
+    made: type[_TreeRule] = _JvpRule
+    how: str = "f.defjvp(jvp) or f.defjvps(...)"
+    needed: str = "jvp"
 
     def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
         """Define the rule: `jvp(primals, tangents) -> (out, tangent_out)`, linear in the tangents."""

@@ -21,6 +21,7 @@ import numpy as np
 
 from fgrad.core.tensor import Tensor
 from fgrad.transforms.calling import Transformed
+from fgrad.transforms.captures import state_of
 
 LARGE = 1 << 20  # bytes of an array that is not looked at
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
@@ -124,12 +125,8 @@ def _mark(x: Any, depth: int = 1) -> Any:
     """Return something that differs where `x` has changed."""
     if isinstance(x, _PLAIN):
         return type(x), x
-    if isinstance(x, np.random.Generator):
-        return pickle.dumps(x.bit_generator.state)
-    if isinstance(x, np.random.RandomState):
-        return pickle.dumps(x.get_state(legacy=False))
-    if isinstance(x, random.Random):
-        return x.getstate()
+    if isinstance(x, np.random.Generator | np.random.RandomState | random.Random):
+        return state_of(x)
     if isinstance(x, np.ndarray):
         if x.nbytes > LARGE or x.dtype == object:
             return id(x)

@@ -21,7 +21,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.program import Program
 from fgrad.kernels import native, vm
 from fgrad.kernels.embedding import Embedding
-from fgrad.transforms.guard import Mark
+from fgrad.transforms.guard import Mark, Writer
 
 LEAVES = (np.ndarray, np.generic, bool, int, float, complex)
 
@@ -64,20 +64,10 @@ def embedded(staged: Staged) -> Callable[..., Any]:
     return writer.function(params)
 
 
-class _Writer:
+class _Writer(Writer):
     def __init__(self, staged: Staged) -> None:
+        super().__init__(empty=np.empty, int64=np.int64, float64=np.float64)
         self.staged, self.compiled = staged, not native.interpreted()
-        self.lines: list[str] = []
-        self.namespace: dict[str, Any] = {"empty": np.empty, "int64": np.int64, "float64": np.float64}
-        self.count = 0
-
-    def name(self, value: Any = None) -> str:
-        """Return a new name, for a value if one is given."""
-        self.count += 1
-        name = f"v{self.count}"
-        if value is not None:
-            self.namespace[name] = value
-        return name
 
     def refuse(self, what: str) -> TypeError:
         """Return the error for what Numba does not know."""
@@ -212,9 +202,7 @@ class _Writer:
 
     def function(self, params: Sequence[str]) -> Callable[..., Any]:
         """Return the function of the text."""
-        text = "\n".join([f"def embedded({', '.join(params)}):", *(f"    {line}" for line in self.lines)])
-        exec(compile(text, f"<{self.staged.name}.as_njit>", "exec"), self.namespace)  # noqa: S102 -- fgrad's own
-        made: Callable[..., Any] = self.namespace["embedded"]
+        made = self.executed([f"def embedded({', '.join(params)}):"], f"<{self.staged.name}.as_njit>")
         if not self.compiled:
             return made
         from numba import njit  # noqa: PLC0415 -- late: it takes longer to import than the rest of fgrad

@@ -8,6 +8,7 @@ way, which makes every check and is what this is tested against, decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -59,29 +60,43 @@ def guard(
     return writer.function(names, executable, out_structure, template, fresh)
 
 
-class _Writer:
-    def __init__(self, leaves: Sequence[Any]) -> None:
-        self.leaves = leaves
+class Writer:
+    """The lines of a Python function, and the values that it names."""
+
+    def __init__(self, **namespace: Any) -> None:
         self.lines: list[str] = []
-        self.found: list[str] = []  # the names of leaves
-        self.namespace: dict[str, Any] = {
-            "MISS": MISS,
-            "FLOOR": trace.FLOOR,
-            "state": trace.inherited_state,
-            "chosen": config.chosen_jit,
-            "occasions": config.occasions,
-            **dict(zip(("DISABLED", "environment"), environment("FGRAD_DISABLE_JIT"), strict=True)),
-            "empty": np.empty,
-        }
-        self.count = 0
+        self.namespace = namespace
+        self._count = 0
 
     def name(self, value: Any = MISS) -> str:
         """Return a new name, for a value if one is given."""
-        self.count += 1
-        name = f"v{self.count}"
+        self._count += 1
+        name = f"v{self._count}"
         if value is not MISS:
             self.namespace[name] = value
         return name
+
+    def executed(self, head: Sequence[str], file: str) -> Callable[..., Any]:
+        """Return the function of which `head` are the first lines, which tracebacks know by `file`."""
+        text = "\n".join([*head, *(f"    {line}" for line in self.lines)])
+        exec(compile(text, file, "exec"), self.namespace)  # noqa: S102 -- the text is fgrad's own
+        made: Callable[..., Any] = self.namespace[head[0].partition("(")[0].removeprefix("def ")]
+        return made
+
+
+class _Writer(Writer):
+    def __init__(self, leaves: Sequence[Any]) -> None:
+        super().__init__(
+            MISS=MISS,
+            FLOOR=trace.FLOOR,
+            state=trace.inherited_state,
+            chosen=config.chosen_jit,
+            occasions=config.occasions,
+            **dict(zip(("DISABLED", "environment"), environment("FGRAD_DISABLE_JIT"), strict=True)),
+            empty=np.empty,
+        )
+        self.leaves = leaves
+        self.found: list[str] = []  # the names of leaves
 
     def demand(self, condition: str) -> None:
         """Give up where `condition` does not hold."""
@@ -187,10 +202,7 @@ class _Writer:
             head += [f"    if not {self.name(fresh)}():", "        return MISS"]
         if names:
             head.append(f"    {', '.join(names)}, = args")
-        text = "\n".join([*head, *(f"    {line}" for line in self.lines)])
-        exec(compile(text, "<fgrad guard>", "exec"), self.namespace)  # noqa: S102 -- the text is fgrad's own
-        made: Callable[..., Any] = self.namespace["guarded"]
-        return made
+        return self.executed(head, "<fgrad guard>")
 
     def result(self, structure: Any, leaves: Sequence[str]) -> str:
         """Return the expression that builds the results."""
@@ -201,15 +213,11 @@ class _Writer:
         return f"{self.name(tree.unflatten)}({self.name(structure)}, [{', '.join(leaves)}])"
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Mark:
     """Stands for a leaf of the results."""
 
-    __slots__ = ("text",)
-
     text: str
-
-    def __init__(self, text: str) -> None:
-        self.text = text
 
 
 def _display(x: Any) -> str | None:

@@ -291,13 +291,9 @@ class Call:
 
     fun: Callable[..., Any]
     donors: tuple[int, ...]
-    count: int
-    given: tuple[tuple[Any, ...], dict[str, Any]]
     leaves: list[Any]
     structure: Any
-    as_numpy: bool
     kinds: tuple[tuple[Any, ...], ...]
-    key: Key
     device: Any | None
 
     def __init__(
@@ -308,8 +304,8 @@ class Call:
         statics: dict[Any, Any] = {
             i % len(args): args[i % len(args)] for i in jit._static if -len(args) <= i < len(args)
         }
-        self.count = len(args)
-        self.given = (
+        self.count: int = len(args)
+        self.given: tuple[tuple[Any, ...], dict[str, Any]] = (
             tuple([a for i, a in enumerate(args) if i not in statics]),
             {k: v for k, v in kwargs.items() if k not in jit._static_names},
         )
@@ -318,10 +314,10 @@ class Call:
         for k, v in statics.items():
             self._check_hash(k, v)
         self.leaves, self.structure = tree.flatten(self.given)
-        self.as_numpy = not has_tensor(self.leaves)
+        self.as_numpy: bool = not has_tensor(self.leaves)
         self.kinds = tuple([self._kind(i, x, abstract=abstract) for i, x in enumerate(self.leaves)])
         values = tuple([(k, type(v), v) for k, v in statics.items()])
-        self.key = Key(self.structure, self.kinds, values, bound_axes(), default_place())
+        self.key: Key = Key(self.structure, self.kinds, values, bound_axes(), default_place())
         if jit._parted:
             self.part()
 
@@ -479,10 +475,7 @@ class Specialisation:
     calls: int
     out_structure: Any
     template: list[tuple[Any] | None]
-    procedure: Procedure
     limits: list[tuple[int, np.dtype[Any]]]
-    is_kept: bool
-    is_parted: bool
 
     def __init__(self, fun: Callable[..., Any], call: Call) -> None:
         self.calls, self._fun = 0, fun  # that could have had a short way
@@ -501,17 +494,17 @@ class Specialisation:
         if source := draws.frozen(first, again):
             raise frozen("jit", fun, source)
         self.template, self.out_structure = template, structure
-        self.procedure = Procedure(stage.program(inputs, outputs), name_of(fun))
+        self.procedure: Procedure = Procedure(stage.program(inputs, outputs), name_of(fun))
         places = {v: i for i, v in enumerate(inputs)}
         self.limits = [(places[v], dtype) for v, dtypes in stage.numbers.items() for dtype in dtypes]
-        self.is_parted = stage.is_parted
+        self.is_parted: bool = stage.is_parted
         self._around = Captures(fun, statics)
         arrays, tensors = reached(fun)
         live = current().traces
         named = {_identity(t, live): t for t in tensors}
         captured = [t for _, t in stage.captured.values()]
         followed = [named.get(_identity(t, live)) for t in captured]
-        self.is_kept = None not in followed
+        self.is_kept: bool = None not in followed
         self.handles: list[Any] = [ref(t) for t in followed] if self.is_kept else captured
         ids = {id(t) for t in followed}
         # a constant may have been computed from any of them

@@ -6,6 +6,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import KW_ONLY, dataclass
 from itertools import starmap
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -99,20 +100,15 @@ def _forget(dropped: Any) -> None:
     dropped.tape.release()
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Recorded:
     """A finished recording between leaves (`targets`) and outputs (`sources`), as the map of cotangents."""
-
-    __slots__ = ("once", "sources", "tape", "targets")
 
     tape: Tape
     sources: Sequence[Node | None]
     targets: Sequence[Node]
+    _: KW_ONLY
     once: bool
-
-    def __init__(
-        self, tape: Tape, sources: Sequence[Node | None], targets: Sequence[Node], *, once: bool
-    ) -> None:
-        self.tape, self.sources, self.targets, self.once = tape, sources, targets, once
 
     def __call__(self, cts: Sequence[Any]) -> list[Any]:
         """Return the cotangents of the leaves: arrays or Tensors, as `cts`; None is zero on both sides."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import OUT, VJP, Pattern, Primitive, register
+from fgrad.core.primitive import OUT, VJP, Pattern, declare
 from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, linear
 from fgrad.transforms.axes import ProcessAxis, bind_over
@@ -77,13 +77,11 @@ def _transfer_all(mapped: Pattern, x: Any, token: Any, **params: Any) -> Any:
     return transfer(x, token, **params)
 
 
-register(
-    Primitive(
-        "transfer",
-        run=lambda x, token, *, over, dest, source: over.transfer(x, dest, source),
-        vjp=_back,
-        shape=lambda x, token, **params: x if isinstance(x, Aval) else aval_of(x),
-        batch=_transfer_all,
-        stored=_UNSTORED,
-    )
+declare(
+    "transfer",
+    run=lambda x, token, *, over, dest, source: over.transfer(x, dest, source),
+    vjp=_back,
+    shape=lambda x, token, **params: x if isinstance(x, Aval) else aval_of(x),
+    batch=_transfer_all,
+    stored=_UNSTORED,
 )

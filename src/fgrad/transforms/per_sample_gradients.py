@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,16 +42,12 @@ from fgrad.transforms.cotangents import lift
 LARGE = 1 << 24  # elements of the cotangents of all samples
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Rows:
     """Cotangents of all samples that are zero but in one row each: `value` has them along `axis`."""
 
-    __slots__ = ("axis", "value")
-
     value: Any
     axis: int
-
-    def __init__(self, value: Any, axis: int) -> None:
-        self.value, self.axis = value, axis
 
 
 class _TooLargeError(Exception):

@@ -20,16 +20,16 @@ from fgrad.core.aval import Aval, aval_of
 from fgrad.core.caches import LRU
 from fgrad.core.nonfinite import quiet, watching
 from fgrad.core.placement import near
-from fgrad.core.primitive import PRIMITIVES, VJP, Pattern, Primitive, flat, register
+from fgrad.core.primitive import PRIMITIVES, VJP, Pattern, declare, flat
 from fgrad.core.program import Program, Var, aval_out
 from fgrad.core.rewriting.substitution import replaced
 from fgrad.core.snapshot import snapshot
 from fgrad.core.tape import HIDDEN, Pick, Tape
 from fgrad.core.tensor import Tensor, alias, following, lowered, node_on, wrap
-from fgrad.core.trace import State, Tracer, current, next_level, running
+from fgrad.core.trace import State, Tracer, current, running
 from fgrad.locks import lazy, making
 from fgrad.ops.linear import convert
-from fgrad.transforms.batch import Batch
+from fgrad.transforms.batch import for_examples
 from fgrad.transforms.manager import GradManager
 from fgrad.transforms.residuals import Cut, arriving
 from fgrad.transforms.stage import Stage, staged, staging
@@ -40,13 +40,11 @@ class Procedure:
 
     program: Program
     name: str
-    ins: tuple[Aval, ...]
-    outs: tuple[Aval, ...]
 
     def __init__(self, program: Program, name: str = "") -> None:
         self.program, self.name = program, name
-        self.ins = tuple(v.aval for v in program.inputs)
-        self.outs = tuple(map(aval_out, program.outputs))
+        self.ins: tuple[Aval, ...] = tuple(v.aval for v in program.inputs)
+        self.outs: tuple[Aval, ...] = tuple(map(aval_out, program.outputs))
         self._saving: dict[Pattern, Saving | None] = {}
         self._unchecked: dict[Pattern, Procedure] = {}
         self._mapped: LRU[tuple[Pattern, int], Procedure] = LRU()
@@ -151,14 +149,13 @@ def _alone(fun: Any, avals: Sequence[Aval]) -> Program:
 class Saving:
     """A procedure that also returns what its reverse step needs, and that step."""
 
-    forward: Procedure
     primals: tuple[int, ...]
     vjp: VJP
 
     def __init__(
         self, cut: Cut, name: str, wanted: Pattern, cts: Sequence[int], present: Sequence[bool]
     ) -> None:
-        self.forward = Procedure(cut.forward, name)
+        self.forward: Procedure = Procedure(cut.forward, name)
         self.primals, self._cts, self._present = tuple(cut.primals), tuple(cts), tuple(present)
         self._backward = cut.backward
         self._steps: dict[tuple[bool, ...], Procedure] = {}
@@ -249,16 +246,9 @@ def _unchecked(procedure: Procedure, followed: Pattern) -> Procedure:
 
 
 def _mapped(procedure: Procedure, mapped: Pattern, size: int) -> Procedure:
-    def examples(*values: Any) -> list[Any]:
-        trace = Batch(next_level(), size)
-        with running((*current().traces, trace)):
-            outs = procedure.program.run(
-                [trace.tracer(v) if m else v for v, m in zip(values, mapped, strict=True)]
-            )
-        return [trace.unbox(o) for o in outs]
-
     avals = [Aval((size, *a.shape), a.dtype) if m else a for a, m in zip(procedure.ins, mapped, strict=True)]
-    return Procedure(_alone(examples, avals), f"vmap of {procedure.name}")
+    program = _alone(lambda *values: for_examples(procedure.program.run, values, mapped, size), avals)
+    return Procedure(program, f"vmap of {procedure.name}")
 
 
 # ---- application ------------------------------------------------------------------------------------------
@@ -332,23 +322,17 @@ def _record(
             out._nodes += (tape.node(Pick(i, count), (), (node,)),)
 
 
-def _run(*values: Any, code: Procedure) -> tuple[Any, ...]:
-    return tuple(code.run([_value(v) for v in values]))
-
-
 def _batch(mapped: Pattern, *values: Any, code: Procedure) -> tuple[Any, ...]:
     size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
     return tuple(apply(code.mapped(mapped, size), values))
 
 
-CALL = register(
-    Primitive(
-        "jit",
-        run=_run,
-        vjp=flat,
-        shape=lambda *_, code: code.outs,
-        batch=_batch,
-        many=True,
-        stored="it belongs to one process",
-    )
+CALL = declare(
+    "jit",
+    run=lambda *values, code: tuple(code.run([_value(v) for v in values])),
+    vjp=flat,
+    shape=lambda *_, code: code.outs,
+    batch=_batch,
+    many=True,
+    stored="it belongs to one process",
 )

@@ -49,8 +49,6 @@ class Cut:
     __slots__ = ("backward", "forward", "primals")
 
     primals: list[int]
-    forward: Program
-    backward: Program
 
     def __init__(self, joint: Program, primals: int, outs: int, sweep: int) -> None:
         """Cut.
@@ -86,9 +84,9 @@ class Cut:
         self.primals = sorted(places[v] for v in kept if v in places)  # those that the backward program takes
         residuals = [v for v in kept if v not in places]
         ahead = [again[i] for i in sorted(again)]
-        self.forward = assemble(given, live(first, [*values, *residuals]), [*values, *residuals])
+        self.forward: Program = assemble(given, live(first, [*values, *residuals]), [*values, *residuals])
         taken = [*(given[i] for i in self.primals), *residuals, *cts]
-        self.backward = assemble(taken, [*ahead, *second], grads)
+        self.backward: Program = assemble(taken, [*ahead, *second], grads)
 
 
 def _is_late(unit: Unit, late: set[Var]) -> bool:

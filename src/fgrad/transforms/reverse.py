@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,9 +85,6 @@ class Inputs:
     __slots__ = ("handles", "leaves", "places", "plain", "structures", "where")
 
     where: Sequence[int]
-    plain: bool
-    leaves: list[Any]
-    handles: list[tuple[Any, tuple[Node, ...]]]
 
     def __init__(
         self,
@@ -101,10 +98,10 @@ class Inputs:
         self.where = where
         chosen = [args[i] for i in where]
         handles = [] if holomorphic else _arrays(chosen)
-        self.plain = len(handles) == len(where)
+        self.plain: bool = len(handles) == len(where)
         if self.plain:  # the usual case: every argument is one leaf
-            self.handles = handles
-            self.leaves = chosen
+            self.handles: list[tuple[Any, tuple[Node, ...]]] = handles
+            self.leaves: list[Any] = chosen
             self.structures: list[Any] = [tree.LEAF] * len(handles)
             self.places: Sequence[int | None] = range(len(handles))
             return
@@ -341,15 +338,7 @@ def grad(
         >>> float(grad(lambda x: x**3)(2.0))
         12.0
     """
-    check_on_unused(on_unused)
-    return Grad(
-        fun,
-        argnums=argnums,
-        has_aux=has_aux,
-        holomorphic=holomorphic,
-        allow_int=allow_int,
-        on_unused=on_unused,
-    )
+    return _differentiating(Grad, fun, argnums, has_aux, holomorphic, allow_int, on_unused)
 
 
 def value_and_grad(
@@ -372,15 +361,14 @@ def value_and_grad(
         >>> float(value), float(gradient)
         (9.0, 6.0)
     """
-    check_on_unused(on_unused)
-    return ValueAndGrad(
-        fun,
-        argnums=argnums,
-        has_aux=has_aux,
-        holomorphic=holomorphic,
-        allow_int=allow_int,
-        on_unused=on_unused,
-    )
+    return _differentiating(ValueAndGrad, fun, argnums, has_aux, holomorphic, allow_int, on_unused)
+
+
+def _differentiating(kind: type[ValueAndGrad], fun: Callable[..., Any], *options: Any) -> ValueAndGrad:
+    """Return the transformed function; `options` are in the order in which `ValueAndGrad` takes them."""
+    check_on_unused(options[-1])
+    names = ("argnums", "has_aux", "holomorphic", "allow_int", "on_unused")
+    return kind(fun, **dict(zip(names, options, strict=True)))
 
 
 def checked_cts(
@@ -479,32 +467,35 @@ def _published(deliver: Delivery, y: Any) -> Any:
 class Jacobian(Transformed):
     """The function that computes a Jacobian, one pullback per output element, all at once."""
 
+    what = "jacrev"
+
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         """Return the Jacobian: the structure of the output, of that of the arguments, of arrays."""
         argnums, has_aux, holomorphic = (self.options[k] for k in ("argnums", "has_aux", "holomorphic"))
         args, kwargs = bound(self.fun, args, kwargs)
-        inputs = Inputs(args, positions(argnums, len(args), self.fun), "jacrev", holomorphic=holomorphic)
-        run = Evaluated(self.fun, args, kwargs, inputs, has_aux)
-        deliver = Delivery(not has_tensor(args, kwargs))
+        inputs = Inputs(args, positions(argnums, len(args), self.fun), self.what, holomorphic=holomorphic)
+        run = self._evaluated(args, kwargs, inputs)
         for y in run.outs:
-            check_real(y, self.fun, "jacrev", holomorphic=holomorphic)
-        rows = []
+            _check_real(y, self.fun, self.what, holomorphic=holomorphic)
+        deliver = Delivery(not has_tensor(args, kwargs))
+        rows = [inputs.trees(list(map(deliver.made, row))) for row in self._rows(run, inputs)]
+        jacobian = tree.unflatten(run.structure, [_one_or_all(argnums, row) for row in rows])
+        return (jacobian, deliver.tree(run.aux)) if has_aux else jacobian
+
+    def _evaluated(self, args: Sequence[Any], kwargs: dict[str, Any], inputs: Inputs) -> Evaluated:
+        return Evaluated(self.fun, args, kwargs, inputs, self.options["has_aux"])
+
+    def _rows(self, run: Any, inputs: Inputs) -> Iterator[list[Any]]:
+        """Yield for each output its derivatives by each of the inputs."""
         for k, y in enumerate(run.outs):
             shape = aval_of(y).shape
             blocks = _blocks(run, k) if isinstance(y, Tensor) else [None] * len(inputs.handles)
-            rows.append(
-                self._row(
-                    deliver,
-                    inputs,
-                    [_block(b, shape, h[0]) for b, h in zip(blocks, inputs.handles, strict=True)],
-                )
-            )
-        jacobian = tree.unflatten(run.structure, rows)
-        return (jacobian, deliver.tree(run.aux)) if has_aux else jacobian
+            yield [_block(b, shape, h[0]) for b, h in zip(blocks, inputs.handles, strict=True)]
 
-    def _row(self, deliver: Delivery, inputs: Inputs, blocks: list[Any]) -> Any:
-        trees = inputs.trees([deliver.made(b) for b in blocks])
-        return trees[0] if isinstance(self.options["argnums"], int | np.integer) else tuple(trees)
+
+def _one_or_all(argnums: Any, found: Sequence[Any]) -> Any:
+    """Return what was found for the one argument that was asked for, or a tuple for several."""
+    return found[0] if isinstance(argnums, int | np.integer) else tuple(found)
 
 
 def _blocks(run: Evaluated, k: int) -> list[Any]:
@@ -517,7 +508,7 @@ def _blocks(run: Evaluated, k: int) -> list[Any]:
     return batched_map(row, unit_basis(y, y.shape, y.dtype))
 
 
-def check_real(y: Any, fun: Callable[..., Any], what: str, *, holomorphic: bool) -> None:
+def _check_real(y: Any, fun: Callable[..., Any], what: str, *, holomorphic: bool) -> None:
     """Refuse complex outputs unless the function is said to be holomorphic."""
     kind = getattr(y, "dtype", np.dtype(type(y))).kind
     if (kind == "c") != holomorphic and kind in "fc":
@@ -584,7 +575,7 @@ class ElementwiseGrad(Transformed):
         deliver = Delivery(not has_tensor(args, kwargs))
         ones = [near(y).ones(y.shape, y.dtype) if isinstance(y, Tensor) else None for y in run.outs]
         grads = deliver_inputs(deliver, inputs, run.pullback(ones))
-        return grads[0] if isinstance(argnums, int | np.integer) else tuple(grads)
+        return _one_or_all(argnums, grads)
 
 
 def elementwise_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:

@@ -183,11 +183,9 @@ class Part:
 
     __slots__ = ("_marker", "captured", "tape")
 
-    tape: Tape
-
     def __init__(self, tape: Tape) -> None:
         settle(current())  # what is stale was changed outside
-        self.tape = tape
+        self.tape: Tape = tape
         self._marker = tape.node(None, (), ())
         self.captured: dict[Node, None] = {}  # nodes from outside
 
@@ -395,13 +393,10 @@ class Call:
 
     __slots__ = ("_structure", "fun", "leaves")
 
-    fun: Callable[..., Any]
-    leaves: list[Any]
-
     def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.fun = fun
+        self.fun: Callable[..., Any] = fun
         leaves, self._structure = tree.flatten((args, kwargs))
-        self.leaves = list(map(_own, leaves))
+        self.leaves: list[Any] = list(map(_own, leaves))
 
     def __call__(self) -> Any:
         """Return what the function returns; it may write to its arguments."""

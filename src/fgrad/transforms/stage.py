@@ -38,15 +38,12 @@ class StagedTracer(Tracer):
     var: Var
     line: str
     weak: type | None
-    is_in_order: bool
-
-    form: str
 
     def __init__(self, trace: Stage, var: Var, weak: type | None = None, line: str | None = None) -> None:
         self.trace, self.var, self.line = trace, var, user_line() if line is None else line
         self.weak = weak  # the type of the Python number that it stands for, whose dtype is not fixed
-        self.is_in_order = False  # whether it is a copy that is known to lie in memory row by row
-        self.form = (
+        self.is_in_order: bool = False  # whether it is a copy that is known to lie in memory row by row
+        self.form: str = (
             ""  # of what has no axes: "array" or "scalar" of arguments, "made" of arrays that were computed
         )
 
@@ -158,8 +155,6 @@ def _is_one_number(x: Any, y: Any) -> bool:
 class Stage(Trace):
     """Writes down each primitive as an equation."""
 
-    count: int
-
     title: str = "make_graph"
     remedy = (
         "Functions are traced with abstract arrays: use where(condition, x, y) or lax.cond instead of if, "
@@ -180,7 +175,7 @@ class Stage(Trace):
         self._makers: dict[Var, Equation] = {}
         self._looked_at = 0  # equations whose results are in there
         self.ranges: dict[Var, tuple[int, int]] = {}  # the least and the greatest value of counters
-        self.count = 0
+        self.count: int = 0
         self._avals: dict[Any, Aval] = {}  # of results, by primitive and operands
         self.is_parted = False  # whether it matters which arguments without axes are arrays
 
@@ -199,7 +194,7 @@ class Stage(Trace):
             with running((*below(self.level), self)):
                 inlined = [self.operand(o) for o in primitive.inline(*args, **params)]
             if primitive.apply:
-                self._close(Region(primitive, tuple(map(self.operand, args)), params, inlined, start))
+                self._close(Region(primitive, tuple(map(self.operand, args)), params, inlined, start, start))
             outs = tuple([StagedTracer(self, o) if isinstance(o, Var) else o for o in inlined])
             return outs if primitive.many else outs[0]
         return self._written(primitive, tuple([self.operand(a) for a in args]), params, weak)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from fgrad.ops.indexing import HOLE
 from fgrad.ops.linear import convert, transpose
 from fgrad.transforms.branches import Done, Leaf, Runs, is_same
 from fgrad.transforms.calling import Delivery, Transformed, has_tensor, name_of, plain
+from fgrad.transforms.retrace import leaf_names
 
 
 def _length(axis_size: Any) -> int:
@@ -69,11 +69,13 @@ class VMap(Transformed):
                 f"vmap of {name_of(self.fun)}: in_axes={in_axes!r} is not a prefix "
                 "of the structure of the arguments"
             ) from error
-        axes = [*found, *[0] * len(tree.leaves(kwargs))]
+        return [*self._checked(found, "in_axes"), *[0] * len(tree.leaves(kwargs))]
+
+    def _checked(self, axes: list[Any], what: str) -> list[Any]:
         for a in axes:
             if a is not None and (isinstance(a, bool) or not isinstance(a, int | np.integer)):
                 raise TypeError(
-                    f"vmap of {name_of(self.fun)}: every entry of in_axes is an integer or None, not {a!r}"
+                    f"vmap of {name_of(self.fun)}: every entry of {what} is an integer or None, not {a!r}"
                 )
         return axes
 
@@ -127,12 +129,7 @@ class VMap(Transformed):
                 f"vmap of {name_of(self.fun)}: out_axes={out_axes!r} is not a prefix "
                 "of the structure of the output"
             ) from error
-        for a in axes:
-            if a is not None and (isinstance(a, bool) or not isinstance(a, int | np.integer)):
-                raise TypeError(
-                    f"vmap of {name_of(self.fun)}: every entry of out_axes is an integer or None, not {a!r}"
-                )
-        return axes
+        return self._checked(axes, "out_axes")
 
     def _leaf(self, ys: Sequence[Leaf], axis: Any, order: Any, deliver: Delivery) -> Any:
         """Return one leaf of the result from what the parts of the batch gave for it."""
@@ -165,16 +162,7 @@ class VMap(Transformed):
 
 def _leaf_names(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
     """Return what an error message calls each leaf of the arguments."""
-    try:
-        given = list(inspect.signature(fun).bind_partial(*args).arguments.items())
-        names: list[tuple[str, Any]] = []
-        for name, value in given:
-            several = inspect.signature(fun).parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
-            names += [(f"{name}[{i}]", v) for i, v in enumerate(value)] if several else [(name, value)]
-    except (TypeError, ValueError):
-        names = [(f"args[{i}]", v) for i, v in enumerate(args)]
-    keywords = [(f"kwargs[{k!r}]", kwargs[k]) for k in sorted(kwargs)]
-    return [name + path for name, value in (*names, *keywords) for path in tree.paths(tree.structure(value))]
+    return leaf_names(fun, range(len(args)), args, {f"kwargs[{k!r}]": v for k, v in kwargs.items()})
 
 
 def _shared(x: Any) -> Any:

@@ -39,7 +39,6 @@ class DeviceExecutable:
     """
 
     program: Program
-    plan: Plan
 
     def __init__(
         self,
@@ -51,7 +50,7 @@ class DeviceExecutable:
     ) -> None:
         self.place = place
         program, self._held = _without_arrays(program, place)
-        self.plan = Plan(lowered(program), place, donated)
+        self.plan: Plan = Plan(lowered(program), place, donated)
         self._calls = 0
         self._pays = _pays(self.plan)
         self._stays = kept is None or self.plan.size <= kept

@@ -43,19 +43,15 @@ class Context:
 
     plan: Plan
     place: Any
-    empty: Callable[..., Any]
-    arena: Any
-    given: list[int]
-    steps: list[Run]
 
     def __init__(self, plan: Plan, place: Device) -> None:
         self.plan, self.place = plan, place
-        self.empty = place.library.find("empty")
+        self.empty: Callable[..., Any] = place.library.find("empty")
         is_needed = any(b is not None and b.array is None for b in plan.slots)
-        self.arena = self.empty((max(1, plan.size),), dtype=np.uint8) if is_needed else None
+        self.arena: Any = self.empty((max(1, plan.size),), dtype=np.uint8) if is_needed else None
         self.arrays: list[Any] = [b and self._array(b) for b in plan.slots]
-        self.given = [k for k, b in enumerate(plan.slots) if b is None]
-        self.steps = [self.bound(s) for s in plan.steps]
+        self.given: list[int] = [k for k, b in enumerate(plan.slots) if b is None]
+        self.steps: list[Run] = [self.bound(s) for s in plan.steps]
 
     def _array(self, b: layout.Buffer) -> Any:
         if b.array is not None:

@@ -68,11 +68,9 @@ def is_plain_zero(x: Any) -> bool:
 class Constants:
     """What is known of the constants of a program, each of them looked at once."""
 
-    key: Callable[[Any], Any]
-
     def __init__(self) -> None:
         self._shapes: dict[int, tuple[Any, Any]] = {}
-        self.key = Keys(_SCANNED).of
+        self.key: Callable[[Any], Any] = Keys(_SCANNED).of
         self._equal: dict[Any, Any] = {}
 
     def canonical(self, x: Any) -> Any:

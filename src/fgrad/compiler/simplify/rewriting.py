@@ -68,15 +68,12 @@ class Rewriting(Operations):
 
     rules: Rules
     constants: Constants
-    scalar: Callable[[Any], Any]
-    uses: Counter[Var]
-    outputs: list[Any]
 
     def __init__(self, rules: Rules, program: Program, constants: Constants) -> None:
         self.rules, self.constants = rules, constants
-        self.scalar = constants.scalar
+        self.scalar: Callable[[Any], Any] = constants.scalar
         self.equations: list[Equation] = []
-        self.uses = Counter(_operands(program))  # of the program as it was
+        self.uses: Counter[Var] = Counter(_operands(program))  # of the program as it was
         self._user = {a: e.name for e in program.equations for a in e.args if a.__class__ is Var}
         self._maker: dict[Var, Equation] = {}
         self._shared: dict[Any, tuple[Var, ...]] = {}
@@ -93,7 +90,7 @@ class Rewriting(Operations):
                     self._found[old] = new
                     if new.__class__ is Var:
                         self.uses[new] += self.uses[old]
-        self.outputs = [self._current(y) for y in program.outputs]
+        self.outputs: list[Any] = [self._current(y) for y in program.outputs]
         self._old = program
 
     @property

@@ -6,6 +6,7 @@ import functools
 import operator
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fgrad.core.control_flow import PLAIN, Branches, Code, Scan, While, joined
@@ -39,19 +40,16 @@ def silent(program: Program) -> Program:
 class Flow:
     """Which inputs of a program its outputs depend on, as sets of bits; `always`: those that effects need."""
 
-    always: int
-    outs: list[int]
-
     def __init__(self, program: Program) -> None:
         env = {v: 1 << i for i, v in enumerate(program.inputs)}
-        self.always = 0
+        self.always: int = 0
         for e in program.equations:
             args = [env[a] if isinstance(a, Var) else 0 for a in e.args]
             always, outs = _through(e)
             if has_effect(e):
                 self.always |= joined(always, args)
             env.update((v, joined(bits, args)) for v, bits in zip(e.outs, outs, strict=True))
-        self.outs = [env[y] if isinstance(y, Var) else 0 for y in program.outputs]
+        self.outs: list[int] = [env[y] if isinstance(y, Var) else 0 for y in program.outputs]
 
 
 _flows: weakref.WeakKeyDictionary[Program, Flow] = weakref.WeakKeyDictionary()  # programs do not change
@@ -137,14 +135,7 @@ def pruned(e: Equation, wanted: Flags) -> Equation:
         if isinstance(code, While):
             made = While(restricted(code.condition, used, code.condition.outputs), body, sum(used[:n]))
         else:
-            made = Scan(
-                body,
-                sum(used[:n]),
-                sum(used[n : n + m]),
-                code.length,
-                reverse=code.reverse,
-                checkpoint=code.checkpoint,
-            )
+            made = replace(code, body=body, consts=sum(used[:n]), carry=sum(used[n : n + m]))
     else:
         return e
     if all(a is b for a, b in zip(made.inner(), code.inner(), strict=True)):

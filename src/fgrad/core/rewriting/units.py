@@ -18,15 +18,13 @@ class Unit:
     start: int
     equations: Sequence[Equation]
     regions: Sequence[Region]
-    outs: list[Var]
-    args: list[Var]
 
     def __init__(self, start: int, equations: Sequence[Equation], regions: Sequence[Region]) -> None:
         self.start, self.equations, self.regions = start, equations, regions
-        self.outs = [v for e in equations for v in e.outs]
+        self.outs: list[Var] = [v for e in equations for v in e.outs]
         made = set(self.outs)
         used = [a for e in equations for a in e.args] + [a for r in regions for a in r.args]
-        self.args = list(dict.fromkeys(v for v in used if isinstance(v, Var) and v not in made))
+        self.args: list[Var] = list(dict.fromkeys(v for v in used if isinstance(v, Var) and v not in made))
 
     @property
     def has_effect(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,8 @@ from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Branches, Mapped, Scan, While, avals_out, programs_of, varies
 from fgrad.core.primitive import TOTAL
 from fgrad.core.program import Program, aval_out
-from fgrad.core.trace import current, next_level, running
 from fgrad.ops import functions
-from fgrad.transforms.batch import Batch
+from fgrad.transforms.batch import for_examples
 from fgrad.transforms.loops.builder import BOOL, Builder, Flags, cast
 from fgrad.transforms.stage import staged
 
@@ -42,8 +42,7 @@ class BatchBuilder(Builder):
         if lead and mapped[0]:
             outs = self._masked_scan(inner, whole, args, mapped[1:])
         else:
-            made = Scan(whole, n, m, inner.length, reverse=inner.reverse, checkpoint=inner.checkpoint)
-            outs = self.plain(made, args)
+            outs = self.plain(replace(inner, body=whole), args)
         return [
             self.swapped(y) if i >= m and w else y for i, (y, w) in enumerate(zip(outs, which, strict=True))
         ]
@@ -164,13 +163,7 @@ def mapped_program(program: Program, mapped: Flags, which: Flags, size: int) -> 
         for v, f in zip(program.inputs, mapped, strict=True)
     ]
 
-    def run(*values: Any) -> list[Any]:
-        trace = Batch(next_level(), size)
-        with running((*current().traces, trace)):
-            outs = program.run([trace.tracer(v) if f else v for v, f in zip(values, mapped, strict=True)])
-        return [trace.unbox(y) if w else y for y, w in zip(outs, which, strict=True)]
-
-    made, captured = staged(run, avals)
+    made, captured = staged(lambda *values: for_examples(program.run, values, mapped, size, which), avals)
     if captured:
         raise RuntimeError("a program used a value from outside of it")
     return made

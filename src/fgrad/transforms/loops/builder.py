@@ -23,8 +23,6 @@ Flags = Sequence[bool]
 class Builder:
     """A list of equations that grows."""
 
-    boundary: int
-
     def __init__(self, line: str = "", *, raw: bool = False, in_loop: bool = False) -> None:
         self.line = line  # of the user, of the equation that is being lowered
         self.raw = raw  # whether programs inside of loops and branches stay as they are
@@ -32,7 +30,7 @@ class Builder:
         self.equations: list[Equation] = []
         self.regions: list[Region] = []
         self.moved: dict[Var, Var] = {}  # what swapping the first two axes of a variable gives
-        self.boundary = 0  # where a place that `inline` was asked for is
+        self.boundary: int = 0  # where a place that `inline` was asked for is
 
     def apply(self, e: Equation, args: Sequence[Any]) -> list[Any]:
         """Add an equation, lowered, for other arguments, and return its outputs."""

@@ -54,8 +54,6 @@ class Joint:
     outputs: list[Any]
     cts: list[Any | None]
 
-    regions: list[Any]
-
     def __init__(self, program: Program, wanted: Flags, given: Flags) -> None:
         program = silent(program)  # what it does beside its outputs, the loop does that is reversed
         stage = Inner(next_level())
@@ -83,7 +81,7 @@ class Joint:
             raise RuntimeError("a program used a value from outside of it")
         self.inputs, self.seeds = inputs, [v for v in seeds if v]
         self.equations, self.outputs, self.cts = stage.equations, found, back
-        self.regions = stage.regions
+        self.regions: list[Any] = stage.regions
 
 
 def reaching(equations: Sequence[Equation], starts: Sequence[Var]) -> set[Var]:
@@ -104,8 +102,6 @@ class Cut:
     inputs: list[Var]
     seeds: list[Var]
     outputs: list[Any]
-    ahead: list[Equation]
-    back: list[Equation]
 
     def __init__(self, joint: Joint, prepare: Callable[..., tuple[list[Equation], list[Any], int]]) -> None:
         n = len(joint.outputs)
@@ -118,8 +114,8 @@ class Cut:
         self.cts: list[Any] = [None] * len(joint.cts)
         for i, c in zip(places, ends[n:], strict=True):
             self.cts[i] = c
-        self.ahead = equations[:boundary]
-        self.back = live(equations[boundary:], self.cts)
+        self.ahead: list[Equation] = equations[:boundary]
+        self.back: list[Equation] = live(equations[boundary:], self.cts)
         self._repeat_growing()
 
     def _repeat_growing(self) -> None:
