@@ -79,6 +79,8 @@ class Writer(Operations):
         for e in program.equations:
             self.line = e.line
             args = tuple(self.operand(known.get(a, a) if isinstance(a, Var) else a) for a in e.args)
+            if bool in map(type, e.params.get("template", ())) and self.rules is RULES:
+                e, args = self.without_truths(e, args)  # noqa: PLW2901 -- the same without True
             rule = None if bool in map(type, e.params.get("template", ())) else self.rules.get(e.name)
             made = rule(self, *args, **e.params) if rule and e.outs[0].aval.size else None
             if made is None:
@@ -86,7 +88,8 @@ class Writer(Operations):
             if made is None:
                 self.append(self.called(e.with_args(args)))
             else:
-                known.update(zip(e.outs, made if isinstance(made, tuple) else (made,), strict=True))
+                found = made if isinstance(made, tuple) else (made,)
+                known.update((v, self.like(y, v.aval)) for v, y in zip(e.outs, found, strict=True))
         outputs = [self.operand(known.get(y, y) if isinstance(y, Var) else y) for y in program.outputs]
         trees = (program.in_tree, program.out_tree)
         constants = dict(self.constants.values())
@@ -149,8 +152,44 @@ class Writer(Operations):
         self.equations.append(e)
         self.makers.update((v, e) for v in e.outs)
 
+    def like(self, x: Any, aval: Aval) -> Any:
+        """Return a result in the shape that it is to have."""
+        return self.reshape(x, aval.shape) if isinstance(x, Var) and x.aval.shape != aval.shape else x
+
+    def without_truths(self, e: Equation, args: tuple[Any, ...]) -> tuple[Equation, tuple[Any, ...]]:
+        """Return an equation whose index has no True: it stands for an axis of which there is one element."""
+        template, count = e.params["template"], {"gather": 1, "scatter_add": 1, "put": 2}.get(e.name, 0)
+        lead, arrays = args[:count], iter(args[count:])
+        if any(p is False for p in template) or not all(isinstance(a, Var) for a in args[count:]):
+            return e, args
+        shape = e.params["shape"] if "shape" in e.params else aval_out(lead[0]).shape
+        taken = sum(p is not None and p is not Ellipsis and p is not True for p in template)
+        wide: list[int] = []
+        given: list[Any] = []
+        at = 0
+        for p in template:
+            if p is True:
+                wide.append(1)
+                given.append(self.array(np.zeros(1, np.intp)))
+            elif p is not None:
+                step = len(shape) - taken if p is Ellipsis else 1
+                wide += shape[at : at + step]
+                at += step
+                given += [next(arrays)] if p is HOLE else []
+        wide += shape[at:]
+        params = {**e.params, "template": tuple([HOLE if p is True else p for p in template])}
+        if "shape" in params:
+            params["shape"] = tuple(wide)
+        if e.name in {"gather", "put"}:
+            lead = (self.reshape(lead[0], tuple(wide)), *lead[1:])
+        return Equation(e.name, (*lead, *given), params, e.outs, e.line), (*lead, *given)
+
     def of_nothing(self, e: Equation, args: Sequence[Any]) -> tuple[Var, ...] | None:
         """Return as constants what is computed of arrays without elements; None if there are others."""
+        if any(p is False for p in e.params.get("template", ())) and isinstance(args[0], Var):
+            if e.name == "scatter_add":
+                return (self.array(np.zeros(e.outs[0].aval.shape, e.outs[0].aval.dtype)),)
+            return (args[0],) if e.name == "put" else None
         if not is_harmless(e) or is_fusable(e) or is_native(e):
             return None
         known = dict(self.constants.values())
@@ -581,6 +620,8 @@ def _check(w: Writer, arrays: Sequence[Var], lengths: Sequence[int]) -> None:
     """Count the indices that are out of bounds."""
     known = dict(w.constants.values())
     for j, n in zip(arrays, lengths, strict=True):
+        if not j.aval.size:
+            continue
         if j in known and (not known[j].size or -n <= known[j].min() <= known[j].max() < n):
             continue
         if (j, n) not in w.checked:
@@ -689,7 +730,7 @@ def _put(w: Writer, x: Any, value: Any, *arrays: Any, template: Any) -> Any:
         return None
     order = _places(w, arrays, template, x.aval.shape, "any")
     if order is None:
-        return None
+        return _written_one_by_one(w, x, value, arrays, template)
     if isinstance(value, Var):
         shape = np.empty(x.aval.shape, np.int8)[filled(template, [_constant(w, j) for j in arrays])].shape
         if len(value.aval.shape) > len(shape):
@@ -701,6 +742,62 @@ def _put(w: Writer, x: Any, value: Any, *arrays: Any, template: Any) -> Any:
     else:
         value = cast(value, x.aval.dtype)
     return w.where(w.operand(order >= 0), value, x)
+
+
+def _written_one_by_one(w: Writer, x: Var, value: Any, arrays: Sequence[Any], template: Any) -> Any:
+    """Write elements in order to places that nobody knows before the program runs."""
+    if w.rules is not RULES or not all(isinstance(j, Var) for j in arrays):
+        return None
+    places = _flat_places(w, arrays, template, x.aval.shape)
+    if places is not None and not places.aval.size:
+        return x
+    if places is None or len(np.shape(value) if not isinstance(value, Var) else value.aval.shape) > len(
+        places.aval.shape
+    ):
+        return None
+    value = w.typed(value, x.aval.dtype)
+    flat = [w.reshape(v, (v.aval.size,)) for v in (x, w.broadcast_to(value, places.aval.shape), places)]
+    return w.reshape(w.make("kernel.put", *flat), x.aval.shape)
+
+
+def _flat_places(w: Writer, arrays: Sequence[Any], template: Any, shape: Any) -> Any:
+    """Return where in a flat array those elements lie that an index chooses."""
+    places = w.array(np.arange(math.prod(shape)).reshape(shape))
+    return _gather(w, places, *arrays, template=template)
+
+
+@_rule("pivot_order", RULES)
+def _pivot_order(w: Writer, piv: Any) -> Any:
+    """Exchange rows one after the other."""
+    if not isinstance(piv, Var) or not piv.aval.size:
+        return None
+    order = w.make("kernel.order", w.typed(piv, np.dtype(np.int64)), m=piv.aval.shape[-1])
+    return w.typed(order, np.dtype(np.int32))
+
+
+@_rule("winners", RULES)
+def _winners(w: Writer, *arrays: Any, template: Any, shape: Any) -> Any:
+    """Number what is written, and see which numbers stay."""
+    if not all(isinstance(j, Var) for j in arrays):
+        return None
+    places = _flat_places(w, arrays, template, shape)
+    if places is None:
+        return None
+    numbers = w.array(np.arange(places.aval.size))
+    flat = w.reshape(places, (places.aval.size,))
+    order = w.make("kernel.put", w.array(np.zeros(math.prod(shape), np.intp)), numbers, flat)
+    stays = w.make("gather", order, flat, template=(HOLE,), unique=False)
+    return w.reshape(w.make("equal", stays, numbers), places.aval.shape)
+
+
+@_rule("real", RULES)
+def _real(_: Writer, x: Any) -> Any:
+    return x if isinstance(x, Var) else None
+
+
+@_rule("imag", RULES)
+def _imag(w: Writer, x: Any) -> Any:
+    return w.array(np.zeros(x.aval.shape, x.aval.dtype)) if isinstance(x, Var) else None
 
 
 def _constant(w: Writer, j: Var) -> Any:
@@ -721,6 +818,8 @@ def _scatter_add(w: Writer, ct: Any, *arrays: Any, template: Any, shape: Any, un
     if not isinstance(ct, Var) or not all(isinstance(j, Var) for j in arrays):
         return None
     arrays = tuple([_signed(w, j) for j in arrays])
+    if not ct.aval.size and not any(j.aval.size for j in arrays):
+        return w.array(np.zeros(shape, ct.aval.dtype))
     order = _places(w, arrays, template, shape, "one")
     if order is not None:
         return w.where(w.operand(order >= 0), _chosen(w, ct, order), _nothing(w, ct))

@@ -45,7 +45,8 @@ REASONS = {
     for name in names.split()
 }
 ON_PAIRS = "complex.call"  # what Python, or a library, computes of complex numbers, as pairs
-INDEXED = {"gather", "put", "scatter_add", "winners", "representative"}  # of elements that may be missing
+# where indices begin among the operands of what looks for elements that may be missing
+INDEXED = {"gather": 1, "put": 2, "scatter_add": 1, "winners": 0, "representative": 1}
 WORK = 64  # operations of a function that a library computes, or so
 
 
@@ -142,7 +143,12 @@ def is_harmless(equation: Equation) -> bool:
 
 def is_idle(equation: Equation) -> bool:
     """Return whether all results of an equation are without elements, and nothing else comes of it."""
-    return not any(v.aval.size for v in equation.outs) and is_harmless(equation)
+    if any(v.aval.size for v in equation.outs):
+        return False
+    name = applied_by(equation).name if equation.outs else equation.name
+    if name in INDEXED and equation.outs:
+        return not any(isinstance(a, Var) and a.aval.size for a in equation.args[INDEXED[name] :])
+    return is_harmless(equation)
 
 
 def pending(equation: Equation) -> native.Key | None:
