@@ -62,7 +62,7 @@ def kernel(slots, args, lo, hi):
                     out[i * n + j] = total
 """
 
-# Of contiguous lines blocks are compared, and one is searched; of others as many as stay in the cache go along.
+# Of contiguous lines blocks are compared, and few are searched; of others those go along that fit the cache.
 _PLACE = """
 CONTRACT = (
     "args(x, out, outer, n, inner), min(outer, n, inner) > 0, len(x) >= outer * n * inner, "

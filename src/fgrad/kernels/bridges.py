@@ -1,4 +1,4 @@
-"""Loops over arrays, as of `functions`, called by compiled programs with slots and numbers as they take them."""
+"""Loops over arrays, as of `functions`, called by compiled programs with their own slots and numbers."""
 
 from __future__ import annotations
 

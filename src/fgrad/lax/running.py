@@ -1,4 +1,4 @@
-"""What runs along an axis, in compiled programs: loops of any ufunc, where no kernel knows it or the dtype."""
+"""What runs along an axis, in compiled programs: loops of any ufunc where no kernel knows it."""
 
 from __future__ import annotations
 
