@@ -87,17 +87,15 @@ def test_lines_of_any_length_are_sorted_and_searched_as_numpy_does(dtype):
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "u1", "c16"])
 def test_ufuncs_run_along_axes_as_numpys_do(name, dtype):
     rng, ufunc = np.random.default_rng(6), getattr(np, name)
-    if dtype == "c16" and name == "logaddexp":
+    if dtype[0] != "f" and name == "logaddexp":
         return
     for shape, axis in (((700,), 0), ((20, 31), 1), ((31, 20), 0), ((1,), 0), ((2, 9, 3), 1)):
-        x = (
-            (rng.standard_normal(shape) * 3).astype(dtype)
-            if dtype != "u1"
-            else rng.integers(0, 9, shape, dtype)
-        )
+        x = rng.integers(0, 9, shape) if dtype == "u1" else rng.standard_normal(shape) * 3
+        x = x.astype(dtype)
         if dtype[0] == "f" and name != "logaddexp":
             x.flat[len(x) // 2] = np.nan
         found = compiled(lambda x, axis=axis: ufunc.accumulate(x, axis), x)
-        expected = ufunc.accumulate(x, axis)
+        with np.errstate(over="ignore"):
+            expected = ufunc.accumulate(x, axis)
         assert found.dtype == expected.dtype
         np.testing.assert_allclose(found, expected, rtol=1e-5 if found.dtype.char in "ef" else 1e-11)

@@ -161,7 +161,8 @@ def _on_pairs(w: Writer, *args: Any, of: str, avals: Any, **params: Any) -> Any:
         return None
     known = dict(w.constants.values())
     args = tuple([w.array(as_pairs(known[a])) if is_pair(a.aval) else a for a in args])
-    return rule(w, args, *avals, params)
+    given, results = avals
+    return rule(w, args, given, results, params)
 
 
 def _paired(w: Writer, x: Var) -> Var:

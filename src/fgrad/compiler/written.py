@@ -10,6 +10,8 @@ from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.core.rewriting.liveness import with_programs
 from fgrad.ops.compiled import LAUNCH, WRITTEN
 
+KNOWN = "?bhilqBHILQfdFD"  # dtypes that kernels compute with
+
 
 def written(program: Program) -> Program:
     """Return a program in which these primitives stand for what they are made of."""
@@ -28,7 +30,9 @@ def _is_written(e: Equation) -> bool:
     found = WRITTEN.get(e.name)
     if found is None or not LAUNCH or not all(v.aval.size for v in e.outs):
         return False
-    return found.fits(*map(aval_out, e.args), **e.params)
+    avals = list(map(aval_out, e.args))
+    known = all(v.dtype.char in KNOWN and v.dtype.isnative for v in (*avals, *(v.aval for v in e.outs)))
+    return known and found.fits(*avals, **e.params)
 
 
 def _written(program: Program) -> Program:
