@@ -66,6 +66,7 @@ from fgrad.ops.matrices import as_column as as_column
 from fgrad.ops.matrices import as_row as as_row
 from fgrad.ops.matrices import conjugate as conjugate
 from fgrad.ops.matrix_functions import ComplexResultError as ComplexResultError
+from fgrad.ops.requirements import trusted as trusted
 from fgrad.ops.riccati import discrete_lyapunov as discrete_lyapunov
 from fgrad.ops.triangular import permutation as permutation
 from fgrad.ops.triangular import solve_triangular as solve_triangular
