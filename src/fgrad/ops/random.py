@@ -98,6 +98,23 @@ def _rounds(k0: Array, k1: Array, x0: Array, x1: Array) -> tuple[Array, Array]:
     return x0, x1
 
 
+def _written_threefry(key: Array, count: Array) -> Array:
+    """Return the same in a compiled program, where nothing is written in place."""
+    k0, k1, x0, x1 = (x[..., i] for x in (key, count) for i in range(2))
+    schedule = (k0, k1, k0 ^ k1 ^ np.uint32(0x1BD11BDA))
+    x0, x1 = x0 + k0, x1 + k1
+    for i in range(5):
+        for r in ROTATIONS[i % 2]:
+            x0 = x0 + x1
+            x1 = ((x1 << np.uint32(r)) | (x1 >> np.uint32(32 - r))) ^ x0
+        x0 = x0 + schedule[(i + 1) % 3]
+        x1 = x1 + schedule[(i + 2) % 3] + np.uint32(i + 1)
+    return np.stack([x0, x1], axis=-1)
+
+
+WRITTEN["threefry"] = Written(_written_threefry)
+
+
 def generator(key: Array) -> np.random.Generator:
     """Return NumPy's Generator of the stream that `key` names."""
     return np.random.Generator(np.random.Philox(key=(int(key[0]) << 32) | int(key[1])))
