@@ -260,6 +260,52 @@ def transform(name: str, char: str) -> Loop | None:
     return _transform(name, char) if transforms_are_known() else None
 
 
+# ---- the loops of its linear algebra --------------------------------------------------------------------
+
+
+class MatrixLoop(NamedTuple):
+    """The loop of a function of stacks of matrices, and the names of the axes of its operands and results."""
+
+    loop: Loop
+    axes: tuple[tuple[str, ...], ...]
+
+
+@self_test
+def matrix_loops_are_known() -> bool:
+    """Return whether these loops are where they should be, and solve systems and find determinants."""
+    if not loops_are_known():
+        return False
+    a = np.array([[[2.0, 1j], [1.0, 3.0]], [[4.0, 1.0], [1j, 1.0]]])
+    b, x, det = np.array([[[1.0], [2.0]], [[1j], [4.0]]]), np.zeros((2, 2, 1), complex), np.zeros(2, complex)
+    _looped("solve", [a, b, x], [2, 2, 1], [64, 32, 32, 32, 16, 16, 16, 16, 16])
+    _looped("det", [a, det], [2, 2], [64, 16, 32, 16])
+    return bool(np.allclose(a @ x, b) and np.allclose(det, [6 - 1j, 4 - 1j]))
+
+
+def _looped(name: str, arrays: list[Any], sizes: list[int], steps: list[int]) -> None:
+    found = _matrix_loop(name, "D" * (len(arrays) - 1))
+    places = np.array([a.ctypes.data for a in arrays], np.int64)
+    words = [np.array(v, np.int64) for v in (sizes, steps)]
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(found.loop.function)
+    call(places.ctypes.data, *(v.ctypes.data for v in words), found.loop.data or None)
+
+
+def _matrix_loop(name: str, kinds: str) -> MatrixLoop:
+    ufunc = getattr(import_module("numpy.linalg._umath_linalg"), name)
+    loop = next(loop for found, loop in _loops_of(ufunc).items() if found.startswith(kinds))
+    groups = ufunc.signature.replace(" ", "").replace("->", ",")[1:-1].split("),(")
+    return MatrixLoop(loop, tuple([tuple(filter(None, g.split(","))) for g in groups]))
+
+
+@cache
+def matrix_loop(name: str, kinds: str) -> MatrixLoop | None:
+    """Return the loop of a function of `numpy.linalg` whose first operands have dtypes; None if unknown."""
+    if matrix_loops_are_known():
+        with suppress(AttributeError, ImportError, StopIteration):
+            return _matrix_loop(name, kinds)
+    return None
+
+
 # ---- names that NumPy keeps to itself ------------------------------------------------------------------
 
 NO_VALUE: Any = (config.private() and getattr(np, "_NoValue", None)) or object()  # an argument not given

@@ -13,12 +13,12 @@ import numpy as np
 from fgrad.compiler.concatenation import is_joined
 from fgrad.compiler.elements import SMALL, loop_dtypes
 from fgrad.compiler.fuse import holds, is_fusable
-from fgrad.compiler.library import ON_PAIRS, applied_by, is_native
+from fgrad.compiler.library import ON_PAIRS, applied_by, is_harmless, is_native
 from fgrad.compiler.products import arranged, is_inline
 from fgrad.compiler.simplify.constants import cast
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import ASSEMBLES, PRIMITIVES, TRANSPOSES
-from fgrad.core.program import Equation, Program, Var, aval_out
+from fgrad.core.program import Equation, Program, Var, applied, aval_out
 from fgrad.core.rewriting.operations import Operations
 from fgrad.core.tensor import Tensor
 from fgrad.kernels import native, ufuncs, vm
@@ -54,10 +54,12 @@ def _rule(name: str, *tables: dict[str, Callable[..., Any]]) -> Callable[[Callab
 
 def decompose(program: Program, rules: Rules | None = None) -> Plain:
     """Return the program with its composite primitives written out: those of `RULES`, or others."""
-    return _Writer(RULES if rules is None else rules).run(program)
+    return Writer(RULES if rules is None else rules).run(program)
 
 
-class _Writer(Operations):
+class Writer(Operations):
+    """Writes a program by the rules of a table."""
+
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.equations: list[Equation] = []
@@ -72,16 +74,22 @@ class _Writer(Operations):
         self.line = ""
 
     def run(self, program: Program) -> Plain:
+        """Return the program written out."""
         known: dict[Var, Any] = {}
         for e in program.equations:
             self.line = e.line
             args = tuple(self.operand(known.get(a, a) if isinstance(a, Var) else a) for a in e.args)
+            if bool in map(type, e.params.get("template", ())) and self.rules is RULES:
+                e, args = self.without_truths(e, args)  # noqa: PLW2901 -- the same without True
             rule = None if bool in map(type, e.params.get("template", ())) else self.rules.get(e.name)
             made = rule(self, *args, **e.params) if rule and e.outs[0].aval.size else None
             if made is None:
+                made = self.of_nothing(e, args)
+            if made is None:
                 self.append(self.called(e.with_args(args)))
             else:
-                known.update(zip(e.outs, made if isinstance(made, tuple) else (made,), strict=True))
+                found = made if isinstance(made, tuple) else (made,)
+                known.update((v, self.like(y, v.aval)) for v, y in zip(e.outs, found, strict=True))
         outputs = [self.operand(known.get(y, y) if isinstance(y, Var) else y) for y in program.outputs]
         trees = (program.in_tree, program.out_tree)
         constants = dict(self.constants.values())
@@ -143,6 +151,65 @@ class _Writer(Operations):
             e = Equation(e.name, tuple(args), e.params, e.outs, e.line)
         self.equations.append(e)
         self.makers.update((v, e) for v in e.outs)
+
+    def like(self, x: Any, aval: Aval) -> Any:
+        """Return a result in the shape that it is to have."""
+        return self.reshape(x, aval.shape) if isinstance(x, Var) and x.aval.shape != aval.shape else x
+
+    def without_truths(self, e: Equation, args: tuple[Any, ...]) -> tuple[Equation, tuple[Any, ...]]:
+        """Return an equation whose index has no True: it stands for an axis of which there is one element."""
+        template, count = e.params["template"], {"gather": 1, "scatter_add": 1, "put": 2}.get(e.name, 0)
+        lead, arrays = args[:count], iter(args[count:])
+        if any(p is False for p in template) or not all(isinstance(a, Var) for a in args[count:]):
+            return e, args
+        shape = e.params["shape"] if "shape" in e.params else aval_out(lead[0]).shape
+        taken = sum(p is not None and p is not Ellipsis and p is not True for p in template)
+        wide: list[int] = []
+        given: list[Any] = []
+        at = 0
+        for p in template:
+            if p is True:
+                wide.append(1)
+                given.append(self.array(np.zeros(1, np.intp)))
+            elif p is not None:
+                step = len(shape) - taken if p is Ellipsis else 1
+                wide += shape[at : at + step]
+                at += step
+                given += [next(arrays)] if p is HOLE else []
+        wide += shape[at:]
+        params = {**e.params, "template": tuple([HOLE if p is True else p for p in template])}
+        if "shape" in params:
+            params["shape"] = tuple(wide)
+        if e.name in {"gather", "put"}:
+            lead = (self.reshape(lead[0], tuple(wide)), *lead[1:])
+        return Equation(e.name, (*lead, *given), params, e.outs, e.line), (*lead, *given)
+
+    def of_nothing(self, e: Equation, args: Sequence[Any]) -> tuple[Var, ...] | None:
+        """Return as constants what is computed of arrays without elements; None if there are others."""
+        if any(p is False for p in e.params.get("template", ())) and isinstance(args[0], Var):
+            if e.name == "scatter_add":
+                return (self.array(np.zeros(e.outs[0].aval.shape, e.outs[0].aval.dtype)),)
+            return (args[0],) if e.name == "put" else None
+        if not is_harmless(e) or is_fusable(e) or is_native(e):
+            return None
+        known = dict(self.constants.values())
+        given = [known.get(a, a) if isinstance(a, Var) else a for a in args]
+        variables = [a for a in given if isinstance(a, Var)]
+        if not variables or any(v.aval.size for v in variables):
+            return None
+        nothing = [np.empty(a.aval.shape, a.aval.dtype) if isinstance(a, Var) else a for a in given]
+        try:
+            found = applied(PRIMITIVES[e.name], nothing, e.params)
+        except Exception:  # noqa: BLE001 -- which the program has to raise when it runs
+            return None
+        made = []
+        for y, v in zip(found if PRIMITIVES[e.name].many else (found,), e.outs, strict=True):
+            x = np.asarray(getattr(y, "_value", y), v.aval.dtype)
+            if e.name == ON_PAIRS and x.shape[-1:] == (2,):  # outputs would take constants for real ones
+                made.append(self.make("complex.pairs", *(self.array(x[..., k].copy()) for k in range(2))))
+            else:
+                made.append(self.array(x.copy()))
+        return tuple(made)
 
     def called(self, e: Equation) -> Equation:
         """Return an equation with its operands as the loop of a universal function takes them."""
@@ -216,20 +283,20 @@ def _is_real(x: Any) -> bool:
 
 
 @_rule("mean")
-def _mean(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
+def _mean(w: Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not _is_real(x):
         return None
     count = math.prod(x.aval.shape[i] for i in axes)
     return w.divide(w.sum(x, axes=axes), float(count))
 
 
-def _finite_top(w: _Writer, x: Var, axes: tuple[int, ...]) -> Any:
+def _finite_top(w: Writer, x: Var, axes: tuple[int, ...]) -> Any:
     top = w.make("max", x, axes=axes)
     return w.spread(w.where(w.make("isfinite", top), top, 0.0), x, axes)
 
 
 @_rule("logsumexp")
-def _logsumexp(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
+def _logsumexp(w: Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not _is_real(x):
         return None
     top = _finite_top(w, x, axes)
@@ -238,7 +305,7 @@ def _logsumexp(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
 
 
 @_rule("softmax")
-def _softmax(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
+def _softmax(w: Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not _is_real(x):
         return None
     y = w.make("exp", w.subtract(x, w.spread(w.make("max", x, axes=axes), x, axes)))
@@ -246,7 +313,7 @@ def _softmax(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
 
 
 @_rule("log_softmax")
-def _log_softmax(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
+def _log_softmax(w: Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not _is_real(x):
         return None
     top = w.spread(w.make("max", x, axes=axes), x, axes)
@@ -256,7 +323,7 @@ def _log_softmax(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
 
 
 @_rule("layer_norm")
-def _layer_norm(w: _Writer, x: Any, weight: Any, bias: Any, *, rank: int, eps: float) -> Any:
+def _layer_norm(w: Writer, x: Any, weight: Any, bias: Any, *, rank: int, eps: float) -> Any:
     if not all(map(_is_real, (x, weight, bias))) or not x.aval.dtype == weight.aval.dtype == bias.aval.dtype:
         return None
     n = len(x.aval.shape)
@@ -270,7 +337,7 @@ def _layer_norm(w: _Writer, x: Any, weight: Any, bias: Any, *, rank: int, eps: f
 
 
 @_rule("contract", RULES)
-def _contract(w: _Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
+def _contract(w: Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
     """Let transposes be other subscripts, and products of equal axes sums of products."""
     if not isinstance(x, Var) or not isinstance(y, Var):
         return None
@@ -309,7 +376,7 @@ def _runs(*places: str) -> list[str]:
     return runs
 
 
-def _merged(w: _Writer, x: Var, y: Var, places: tuple[str, str, str], runs: Sequence[str]) -> Any:
+def _merged(w: Writer, x: Var, y: Var, places: tuple[str, str, str], runs: Sequence[str]) -> Any:
     """Write a contraction of short axes as one of fewer: kernels would write out loops over them."""
     a, b, out = places
     lengths = dict(zip(a + b, x.aval.shape + y.aval.shape, strict=True))
@@ -325,7 +392,7 @@ def _merged(w: _Writer, x: Var, y: Var, places: tuple[str, str, str], runs: Sequ
 
 
 @_rule("contract", ON_DEVICE)
-def _contract_there(w: _Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
+def _contract_there(w: Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
     """Let small products of matrices be sums of products: CuPy does not let a CUDA graph record cuBLAS."""
     if isinstance(x, Var) and isinstance(y, Var) and x.aval.dtype.kind == y.aval.dtype.kind == "f":
         lengths = dict(zip(a + b, x.aval.shape + y.aval.shape, strict=True))
@@ -337,7 +404,7 @@ def _contract_there(w: _Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> 
     return _contract(w, x, y, a=a, b=b, out=out)
 
 
-def _spread(w: _Writer, x: Var, own: str, letters: str) -> Any:
+def _spread(w: Writer, x: Var, own: str, letters: str) -> Any:
     """Return an array of the axes `own` with those of `letters`, of length one where it lacks them."""
     x = _reordered(w, x, own, "".join(c for c in letters if c in own))
     lengths = dict(zip((c for c in letters if c in own), x.aval.shape, strict=True))
@@ -345,7 +412,7 @@ def _spread(w: _Writer, x: Var, own: str, letters: str) -> Any:
     return w.reshape(x, shape)
 
 
-def _multiplied(w: _Writer, x: Var, y: Var, a: str, b: str, out: str) -> Var:
+def _multiplied(w: Writer, x: Var, y: Var, a: str, b: str, out: str) -> Var:
     """Write a contraction, with as little transposed as BLAS needs where that can compute it."""
     lengths = dict(zip(a + b, x.aval.shape + y.aval.shape, strict=True))
     given = (a, b, out)
@@ -366,12 +433,12 @@ def _multiplied(w: _Writer, x: Var, y: Var, a: str, b: str, out: str) -> Var:
     return w.make("contract", x, y, a=a, b=b, out=out)
 
 
-def _reordered(w: _Writer, x: Var, letters: str, order: str) -> Var:
+def _reordered(w: Writer, x: Var, letters: str, order: str) -> Var:
     """Return an array whose axes are `letters` with these in another order."""
     return x if letters == order else w.transpose(x, axes=tuple(map(letters.index, order)))
 
 
-def _untransposed(w: _Writer, x: Var, letters: str) -> tuple[Var, str]:
+def _untransposed(w: Writer, x: Var, letters: str) -> tuple[Var, str]:
     """Return what `x` is the transpose of, and the letters of its axes."""
     e = w.makers.get(x)
     if e is None or TRANSPOSES not in e.traits or not isinstance(e.args[0], Var):
@@ -381,12 +448,12 @@ def _untransposed(w: _Writer, x: Var, letters: str) -> tuple[Var, str]:
 
 
 @_rule("solve_triangular", RULES)
-def _solve_triangular(w: _Writer, a: Any, b: Any, **params: Any) -> Any:
+def _solve_triangular(w: Writer, a: Any, b: Any, **params: Any) -> Any:
     return _solved(w, "solve_triangular", a, b, b.aval.shape, params)
 
 
 @_rule("solve", RULES)
-def _solve(w: _Writer, a: Any, b: Any, *, check: str) -> Any:
+def _solve(w: Writer, a: Any, b: Any, *, check: str) -> Any:
     lead = np.broadcast_shapes(a.aval.shape[:-2], b.aval.shape[:-2])
     if math.prod(a.aval.shape[:-2]) not in (1, math.prod(lead)):
         a = w.broadcast_to(a, (*lead, *a.aval.shape[-2:]))
@@ -405,13 +472,13 @@ def _solve(w: _Writer, a: Any, b: Any, *, check: str) -> Any:
     return found
 
 
-def _refuse(w: _Writer, wrong: Var) -> None:
+def _refuse(w: Writer, wrong: Var) -> None:
     """Let the program end where something is wrong; the primitives, asked again, say what that is."""
     fault = w.where(wrong, vm.REFUSED, 0)
     w.checks[w.make("min", fault, axes=tuple(range(len(wrong.aval.shape))))] = None
 
 
-def _solved(w: _Writer, name: str, a: Var, b: Var, shape: Any, params: dict[str, Any]) -> Any:
+def _solved(w: Writer, name: str, a: Var, b: Var, shape: Any, params: dict[str, Any]) -> Any:
     """Let the matrices of systems be read as they lie, if they are transposes of others."""
     e = w.makers.get(a)
     if e is not None and TRANSPOSES in e.traits and e.params["axes"] == _swapping(a):
@@ -427,7 +494,7 @@ def _solved(w: _Writer, name: str, a: Var, b: Var, shape: Any, params: dict[str,
     return out
 
 
-def _by_lapack(w: _Writer, a: Var, b: Var, *, turned: bool) -> Var | None:
+def _by_lapack(w: Writer, a: Var, b: Var, *, turned: bool) -> Var | None:
     """Solve systems by LAPACK, which factors a matrix once for all systems with it, or with its transpose."""
     if a.aval.dtype != b.aval.dtype:
         return None
@@ -440,7 +507,7 @@ def _by_lapack(w: _Writer, a: Var, b: Var, *, turned: bool) -> Var | None:
     return w.typed(_swapped(w, x), b.aval.dtype)
 
 
-def _factored(w: _Writer, name: str, a: Any, **params: Any) -> tuple[Var, ...] | None:
+def _factored(w: Writer, name: str, a: Any, **params: Any) -> tuple[Var, ...] | None:
     """Return what a function of LAPACK computes, in double as NumPy does; None if it is not at hand."""
     if not _is_real(a):
         return None
@@ -453,7 +520,7 @@ def _factored(w: _Writer, name: str, a: Any, **params: Any) -> tuple[Var, ...] |
 
 
 @_rule("cholesky", RULES)
-def _cholesky(w: _Writer, a: Any) -> Any:
+def _cholesky(w: Writer, a: Any) -> Any:
     """Let LAPACK factor matrices of float32 as NumPy does, in double."""
     wide = Var(Aval(a.aval.shape, DOUBLE), "")
     if not _is_real(a) or a.aval.dtype == DOUBLE or is_native(Equation("cholesky", (a,), {}, (a,), "")):
@@ -464,7 +531,7 @@ def _cholesky(w: _Writer, a: Any) -> Any:
 
 
 @_rule("qr", RULES)
-def _qr(w: _Writer, a: Any, *, mode: str) -> Any:
+def _qr(w: Writer, a: Any, *, mode: str) -> Any:
     m, n = a.aval.shape[-2:]
     k = min(m, n)
     found = _factored(w, "lapack.geqrf", a) if mode == "reduced" or m == k else None
@@ -477,13 +544,13 @@ def _qr(w: _Writer, a: Any, *, mode: str) -> Any:
 
 
 @_rule("eigh", RULES)
-def _eigh(w: _Writer, a: Any, *, uplo: str) -> Any:
+def _eigh(w: Writer, a: Any, *, uplo: str) -> Any:
     found = _factored(w, "lapack.syevd", a, uplo=uplo)
     return found and tuple([w.typed(x, a.aval.dtype) for x in (found[0], _swapped(w, found[1]))])
 
 
 @_rule("svd", RULES)
-def _svd(w: _Writer, a: Any, *, full_matrices: bool) -> Any:
+def _svd(w: Writer, a: Any, *, full_matrices: bool) -> Any:
     found = _factored(w, "lapack.gesdd", a, full_matrices=full_matrices)
     if found is None:
         return None
@@ -491,7 +558,7 @@ def _svd(w: _Writer, a: Any, *, full_matrices: bool) -> Any:
     return tuple([w.typed(x, a.aval.dtype) for x in (_swapped(w, u), s, _swapped(w, v))])
 
 
-def _swapped(w: _Writer, x: Var) -> Any:
+def _swapped(w: Writer, x: Var) -> Any:
     """Return transposed matrices."""
     *lead, n, k = x.aval.shape
     if 1 in (n, k):
@@ -505,8 +572,10 @@ def _swapping(x: Var) -> tuple[int, ...]:
 
 
 @_rule("search", RULES)
-def _search(w: _Writer, a: Any, v: Any, *, side: str) -> Any:
+def _search(w: Writer, a: Any, v: Any, *, side: str) -> Any:
     """Search among elements of one dtype, as NumPy does."""
+    if not aval_out(a).size:
+        return w.array(np.zeros(aval_out(v).shape, np.intp))
     own, dtype = aval_out(a).dtype, np.result_type(aval_out(a).dtype, aval_out(v).dtype)
     dtype = np.dtype(np.int64) if dtype.kind == "i" or (dtype.kind == "u" and dtype.itemsize < 8) else dtype
     if (own == dtype and aval_out(v).dtype == dtype and isinstance(v, Var)) or dtype.char not in "fdlq":
@@ -515,7 +584,7 @@ def _search(w: _Writer, a: Any, v: Any, *, side: str) -> Any:
 
 
 @_rule("guard", RULES)
-def _guard(w: _Writer, x: Any, bad: Any, _: Any, *likes: Any, look: bool, strict: bool, **__: Any) -> Any:
+def _guard(w: Writer, x: Any, bad: Any, _: Any, *likes: Any, look: bool, strict: bool, **__: Any) -> Any:
     """Look for what is not negligible where it is bad; the primitive, asked again, says what that is."""
     if not all(map(_is_real, (x, *likes))) or not isinstance(bad, Var):
         return None
@@ -538,7 +607,7 @@ def _guard(w: _Writer, x: Any, bad: Any, _: Any, *likes: Any, look: bool, strict
 
 
 @_rule("gather")
-def _gather(w: _Writer, x: Any, *arrays: Any, template: Any, unique: bool = False) -> Any:
+def _gather(w: Writer, x: Any, *arrays: Any, template: Any, unique: bool = False) -> Any:
     """Check the indices; the rest is said of each element."""
     if not isinstance(x, Var) or not all(isinstance(j, Var) for j in arrays):
         return None
@@ -547,10 +616,12 @@ def _gather(w: _Writer, x: Any, *arrays: Any, template: Any, unique: bool = Fals
     return w.make("gather", x, *arrays, template=template, unique=unique)
 
 
-def _check(w: _Writer, arrays: Sequence[Var], lengths: Sequence[int]) -> None:
+def _check(w: Writer, arrays: Sequence[Var], lengths: Sequence[int]) -> None:
     """Count the indices that are out of bounds."""
     known = dict(w.constants.values())
     for j, n in zip(arrays, lengths, strict=True):
+        if not j.aval.size:
+            continue
         if j in known and (not known[j].size or -n <= known[j].min() <= known[j].max() < n):
             continue
         if (j, n) not in w.checked:
@@ -562,7 +633,7 @@ def _check(w: _Writer, arrays: Sequence[Var], lengths: Sequence[int]) -> None:
             w.checks[w.sum(bad, axes=tuple(range(len(j.aval.shape))))] = None
 
 
-def _signed(w: _Writer, j: Var) -> Var:
+def _signed(w: Writer, j: Var) -> Var:
     """Return an index array as NumPy takes it: large unsigned numbers are negative ones, but not alone."""
     if j.aval.dtype != np.uint64 or not j.aval.shape:
         return j
@@ -575,7 +646,7 @@ _DOUBLE = np.dtype(np.float64)
 
 
 @_rule("fitted", RULES)  # on a device the primitive looks at its numbers: nobody looks at checks there
-def _fitted(w: _Writer, n: Any, *, dtype: np.dtype[Any]) -> Any:
+def _fitted(w: Writer, n: Any, *, dtype: np.dtype[Any]) -> Any:
     """Check that numbers are in the range of a dtype of integers."""
     if not isinstance(n, Var) or n.aval.dtype.char == "g":
         return None
@@ -597,7 +668,7 @@ def _fitted(w: _Writer, n: Any, *, dtype: np.dtype[Any]) -> Any:
 
 
 @_rule("require", RULES)
-def _require(w: _Writer, good: Any, **_: Any) -> Any:
+def _require(w: Writer, good: Any, **_: Any) -> Any:
     """Count what is not good."""
     if not isinstance(good, Var):
         return None
@@ -605,7 +676,16 @@ def _require(w: _Writer, good: Any, **_: Any) -> Any:
     return good
 
 
-def _wide(w: _Writer, j: Var) -> Var:
+@_rule("trust", RULES)
+def _trust(w: Writer, x: Any, good: Any) -> Any:
+    """Let the program end where something is not good."""
+    if not isinstance(good, Var):
+        return x if np.all(good) else None
+    _refuse(w, w.logical_not(good))
+    return x
+
+
+def _wide(w: Writer, j: Var) -> Var:
     """Return integers as those of 64 bits, which every length fits into."""
     dtype = j.aval.dtype
     return j if dtype.itemsize == 8 else w.make("convert", j, dtype=np.dtype(np.int64))
@@ -625,7 +705,7 @@ def indexed_lengths(shape: tuple[int, ...], template: tuple[Any, ...]) -> list[i
     return found
 
 
-def _places(w: _Writer, arrays: Sequence[Any], template: Any, shape: Any, given: Any) -> Any:
+def _places(w: Writer, arrays: Sequence[Any], template: Any, shape: Any, given: Any) -> Any:
     """Return for each element of `shape` which of those written it is, -1 for none; None if not known.
 
     Of several that are written to one place the last one stays; where `given` is "one", None if that happens.
@@ -644,13 +724,13 @@ def _places(w: _Writer, arrays: Sequence[Any], template: Any, shape: Any, given:
 
 
 @_rule("put")
-def _put(w: _Writer, x: Any, value: Any, *arrays: Any, template: Any) -> Any:
+def _put(w: Writer, x: Any, value: Any, *arrays: Any, template: Any) -> Any:
     """Let each element choose between what was there and what is written, where it is known which."""
     if not isinstance(x, Var) or (isinstance(value, Var) and value.aval.dtype != x.aval.dtype):
         return None
     order = _places(w, arrays, template, x.aval.shape, "any")
     if order is None:
-        return None
+        return _written_one_by_one(w, x, value, arrays, template)
     if isinstance(value, Var):
         shape = np.empty(x.aval.shape, np.int8)[filled(template, [_constant(w, j) for j in arrays])].shape
         if len(value.aval.shape) > len(shape):
@@ -664,11 +744,67 @@ def _put(w: _Writer, x: Any, value: Any, *arrays: Any, template: Any) -> Any:
     return w.where(w.operand(order >= 0), value, x)
 
 
-def _constant(w: _Writer, j: Var) -> Any:
+def _written_one_by_one(w: Writer, x: Var, value: Any, arrays: Sequence[Any], template: Any) -> Any:
+    """Write elements in order to places that nobody knows before the program runs."""
+    if w.rules is not RULES or not all(isinstance(j, Var) for j in arrays):
+        return None
+    places = _flat_places(w, arrays, template, x.aval.shape)
+    if places is not None and not places.aval.size:
+        return x
+    if places is None or len(np.shape(value) if not isinstance(value, Var) else value.aval.shape) > len(
+        places.aval.shape
+    ):
+        return None
+    value = w.typed(value, x.aval.dtype)
+    flat = [w.reshape(v, (v.aval.size,)) for v in (x, w.broadcast_to(value, places.aval.shape), places)]
+    return w.reshape(w.make("kernel.put", *flat), x.aval.shape)
+
+
+def _flat_places(w: Writer, arrays: Sequence[Any], template: Any, shape: Any) -> Any:
+    """Return where in a flat array those elements lie that an index chooses."""
+    places = w.array(np.arange(math.prod(shape)).reshape(shape))
+    return _gather(w, places, *arrays, template=template)
+
+
+@_rule("pivot_order", RULES)
+def _pivot_order(w: Writer, piv: Any) -> Any:
+    """Exchange rows one after the other."""
+    if not isinstance(piv, Var) or not piv.aval.size:
+        return None
+    order = w.make("kernel.order", w.typed(piv, np.dtype(np.int64)), m=piv.aval.shape[-1])
+    return w.typed(order, np.dtype(np.int32))
+
+
+@_rule("winners", RULES)
+def _winners(w: Writer, *arrays: Any, template: Any, shape: Any) -> Any:
+    """Number what is written, and see which numbers stay."""
+    if not all(isinstance(j, Var) for j in arrays):
+        return None
+    places = _flat_places(w, arrays, template, shape)
+    if places is None:
+        return None
+    numbers = w.array(np.arange(places.aval.size))
+    flat = w.reshape(places, (places.aval.size,))
+    order = w.make("kernel.put", w.array(np.zeros(math.prod(shape), np.intp)), numbers, flat)
+    stays = w.make("gather", order, flat, template=(HOLE,), unique=False)
+    return w.reshape(w.make("equal", stays, numbers), places.aval.shape)
+
+
+@_rule("real", RULES)
+def _real(_: Writer, x: Any) -> Any:
+    return x if isinstance(x, Var) else None
+
+
+@_rule("imag", RULES)
+def _imag(w: Writer, x: Any) -> Any:
+    return w.array(np.zeros(x.aval.shape, x.aval.dtype)) if isinstance(x, Var) else None
+
+
+def _constant(w: Writer, j: Var) -> Any:
     return next(a for v, a in w.constants.values() if v is j)
 
 
-def _chosen(w: _Writer, value: Var, order: Any) -> Any:
+def _chosen(w: Writer, value: Var, order: Any) -> Any:
     """Return the elements of `value` by their places."""
     if not value.aval.size:  # none is written anywhere
         return w.operand(np.zeros(order.shape, value.aval.dtype))
@@ -677,11 +813,13 @@ def _chosen(w: _Writer, value: Var, order: Any) -> Any:
 
 
 @_rule("scatter_add")
-def _scatter_add(w: _Writer, ct: Any, *arrays: Any, template: Any, shape: Any, unique: bool = False) -> Any:
+def _scatter_add(w: Writer, ct: Any, *arrays: Any, template: Any, shape: Any, unique: bool = False) -> Any:
     """Let each element choose what is added to it, where at most one is."""
     if not isinstance(ct, Var) or not all(isinstance(j, Var) for j in arrays):
         return None
     arrays = tuple([_signed(w, j) for j in arrays])
+    if not ct.aval.size and not any(j.aval.size for j in arrays):
+        return w.array(np.zeros(shape, ct.aval.dtype))
     order = _places(w, arrays, template, shape, "one")
     if order is not None:
         return w.where(w.operand(order >= 0), _chosen(w, ct, order), _nothing(w, ct))
@@ -694,7 +832,7 @@ def _scatter_add(w: _Writer, ct: Any, *arrays: Any, template: Any, shape: Any, u
     return chosen
 
 
-def _by_rows(w: _Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: Any) -> Any:
+def _by_rows(w: Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: Any) -> Any:
     """Let each row choose its element, where the first index array counts the rows."""
     if template != (HOLE, HOLE) or len(shape) != 2 or ct.aval.shape != shape[:1]:
         return None
@@ -711,12 +849,12 @@ def _by_rows(w: _Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: A
     return w.where(here, w.reshape(ct, (shape[0], 1)), _nothing(w, ct))
 
 
-def _nothing(w: _Writer, ct: Var) -> Any:
+def _nothing(w: Writer, ct: Var) -> Any:
     """Return a zero beside which the dtype of `ct` stays what it is."""
     return 0.0 if ct.aval.dtype.kind in "fc" else w.typed(0, ct.aval.dtype)
 
 
-def _at_one(w: _Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: Any) -> Any:
+def _at_one(w: Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: Any) -> Any:
     """Let each element be what is added to it, if it is at the only index."""
     alone = all(part is HOLE for part in template) and all(j.aval.size == 1 for j in arrays)
     if not alone or ct.aval.dtype.kind != "f":
@@ -733,7 +871,7 @@ def _at_one(w: _Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: An
     return w.where(here, ct, 0.0)
 
 
-def _joined(name: str, w: _Writer, *arrays: Any, **params: Any) -> Any:
+def _joined(name: str, w: Writer, *arrays: Any, **params: Any) -> Any:
     """Let many arrays that are put side by side have one dtype, so that they can be copied."""
     avals = [a.aval if isinstance(a, Var) else a for a in arrays]
     out = Var(PRIMITIVES[name].shape(*avals, **params), "")  # type: ignore[misc]

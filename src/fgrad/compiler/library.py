@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import PRIMITIVES
+from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES
 from fgrad.core.program import Equation, Var, aval_out
 from fgrad.kernels import native, ufuncs
 
@@ -45,6 +45,8 @@ REASONS = {
     for name in names.split()
 }
 ON_PAIRS = "complex.call"  # what Python, or a library, computes of complex numbers, as pairs
+# where indices begin among the operands of what looks for elements that may be missing
+INDEXED = {"gather": 1, "put": 2, "scatter_add": 1, "winners": 0, "representative": 1}
 WORK = 64  # operations of a function that a library computes, or so
 
 
@@ -124,8 +126,29 @@ def _universal(equation: Equation, slots: dict[Var, int]) -> Launch | None:
 
 
 def is_native(equation: Equation) -> bool:
-    """Return whether a kernel computes an equation."""
-    return launch(equation, _Anywhere()) is not None
+    """Return whether a kernel computes an equation, or there is nothing to compute."""
+    return is_idle(equation) or launch(equation, _Anywhere()) is not None
+
+
+def is_harmless(equation: Equation) -> bool:
+    """Return whether an equation that makes no element need not run: it has no effect, and no index."""
+    name = applied_by(equation).name if equation.outs else equation.name
+    primitive = PRIMITIVES[name]
+    acts = primitive.effect is not None and primitive.effect(equation.params)
+    folds = name == "complex.pairs" or NOT_FOLDED not in primitive.traits
+    if acts or not folds or not equation.outs or name in INDEXED or "code" in equation.params:
+        return False
+    return all(type(v.aval) is Aval for v in equation.outs)
+
+
+def is_idle(equation: Equation) -> bool:
+    """Return whether all results of an equation are without elements, and nothing else comes of it."""
+    if any(v.aval.size for v in equation.outs):
+        return False
+    name = applied_by(equation).name if equation.outs else equation.name
+    if name in INDEXED and equation.outs:
+        return not any(isinstance(a, Var) and a.aval.size for a in equation.args[INDEXED[name] :])
+    return is_harmless(equation)
 
 
 def pending(equation: Equation) -> native.Key | None:

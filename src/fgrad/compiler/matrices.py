@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.compat.numpy import matrix_loop
 from fgrad.compiler.library import FAULTS, LIBRARY, Launch
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import NOT_FOLDED, Primitive, flat, register
 from fgrad.core.program import Equation, Var
-from fgrad.kernels import blas, lapack, small_matrices
+from fgrad.kernels import blas, lapack, matrix_loops, native, small_matrices
 from fgrad.kernels.native import Kernel
 from fgrad.kernels.small_matrices import MOST, Routine
 
@@ -38,14 +39,16 @@ def _triangular(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     (a, b), (out,), params = equation.args, equation.outs, equation.params
     if not _are_known(a, b):
         return None
-    dtype, count, (n, columns) = a.aval.dtype.name, math.prod(a.aval.shape[:-2]), b.aval.shape[-2:]
+    pairs = params.get("pairs", False)
+    shape = b.aval.shape[:-1] if pairs else b.aval.shape
+    dtype, count, (n, columns) = a.aval.dtype.name, math.prod(shape[:-2]), shape[-2:]
     flags = [int(params.get(k, False)) for k in ("lower", "unit", "turned")]
     numbers = [slots[a], slots[b], slots[out], slots[FAULTS], count, n, columns, *flags]
     work = small_matrices.work_of_triangular(n, count, columns)
-    if n <= MOST:
+    if n <= MOST and not pairs:
         made = small_matrices.triangular(dtype, n, count)
         return Launch(made.kernel, numbers, made.turns(count), work, fails=True)
-    return _called(blas.trsm(dtype), numbers, count, work)
+    return _called(blas.trsm(dtype, pairs=pairs), numbers, count, work)
 
 
 def _systems(equation: Equation, slots: dict[Var, int]) -> Launch | None:
@@ -113,6 +116,38 @@ def _factored(
     return _called(routine(), [*places, count, n, m, *how], count, work)
 
 
+def _loop(equation: Equation, slots: dict[Var, int]) -> Launch | None:
+    """Return the call of one of NumPy's loops over stacks of matrices."""
+    params, arrays = equation.params, (*equation.args, *equation.outs)
+    found = None if native.interpreted() else matrix_loop(params["of"], params["kinds"])
+    if found is None or not all(isinstance(v, Var) and v.aval.size for v in arrays):
+        return None
+    sizes: dict[str, int] = {}
+    strides, steps, lengths = [], [], []
+    for k, (v, core, letter) in enumerate(zip(arrays, params["cores"], params["letters"], strict=True)):
+        pair = 1 + (letter == "D")
+        length, item = math.prod(core) * pair, v.aval.dtype.itemsize
+        steps.append(0 if v.aval.size == length else length * item)
+        lengths.append(length)
+        if k < len(found.axes):  # not the copy of what the loop overwrites
+            sizes.update(zip(found.axes[k], core, strict=True))
+            strides += [pair * item * math.prod(core[i + 1 :]) for i in range(len(core))]
+    finite, checked, overwrites = params["finite"], params["checked"], params["overwrites"]
+    kernel = matrix_loops.kernel(
+        tuple([v.aval.dtype.name for v in arrays]),
+        len(sizes),
+        len(strides),
+        finite=finite,
+        checked=checked,
+        overwrites=overwrites,
+    )
+    fails = bool(finite) or checked >= 0
+    places = [slots[v] for v in (*arrays, *([FAULTS] if fails else []))]
+    numbers = [*places, *steps, *lengths, *sizes.values(), *strides, *found.loop]
+    count, largest = params["count"], max(map(math.prod, params["cores"]))
+    return Launch(kernel, numbers, count, int(8 * count * largest**1.5), shared=False, fails=fails)
+
+
 def _called(made: tuple[Kernel, int] | None, numbers: list[int], count: int, work: int) -> Launch | None:
     """Return the call of a kernel that calls a library, whose function is the last of its numbers."""
     if made is None:
@@ -162,6 +197,7 @@ LIBRARY.update(
         "lapack.orgqr": _orgqr,
         "lapack.syevd": _syevd,
         "lapack.gesdd": _gesdd,
+        "lapack.loop": _loop,
     }
 )
 
@@ -197,6 +233,10 @@ def _shape_gesdd(a: Aval, *, full_matrices: bool) -> tuple[Aval, ...]:
     return tuple([Aval((*lead, *shape), a.dtype) for shape in shapes])
 
 
+def _shape_loop(*_: Aval, results: tuple[Aval, ...], **__: Any) -> tuple[Aval, ...]:
+    return results
+
+
 def _shape_getrf(a: Aval) -> tuple[Aval, Aval]:
     return a, Aval(a.shape[:-1], np.dtype(np.int64))
 
@@ -208,6 +248,7 @@ _SHAPES: dict[str, Callable[..., Any]] = {
     "orgqr": _shape_orgqr,
     "syevd": _shape_syevd,
     "gesdd": _shape_gesdd,  # the last is memory that it needs
+    "loop": _shape_loop,  # any of NumPy's: `decompose` says which
 }
 for _name, _shape in _SHAPES.items():
     register(

@@ -1,13 +1,21 @@
-"""Searches in sorted lines, and the order of short ones, with NumPy's order: NaN comes last."""
+"""Searches in sorted lines, and the order of lines, stable and with NumPy's order: NaN comes last."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
+
+from fgrad.compiler.decompose import RULES, Writer
 from fgrad.compiler.library import LIBRARY, Launch
 from fgrad.compiler.scans import is_plain, lengths
+from fgrad.core.aval import Aval
+from fgrad.core.primitive import NOT_FOLDED, Primitive, flat, register
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import native
+from fgrad.kernels.bridges import bridge, memory
+from fgrad.kernels.sorting import ordering
 
 SHORT = 64  # elements that insertion puts in order sooner than a sort that needs memory besides
 
@@ -79,7 +87,7 @@ def _search(equation: Equation, slots: dict[Var, int]) -> Launch | None:
 def _order(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     """Return the places that sort short lines, equal elements as they stand."""
     (x,), (out,), params = equation.args, equation.outs, equation.params
-    if not is_plain(x) or out.aval.dtype.name != "int64" or params.get("kind", "stable") != "stable":
+    if not is_plain(x) or out.aval.dtype.name != "int64":
         return None
     outer, n, inner = lengths(x, params["axis"])
     if n > SHORT:
@@ -88,4 +96,75 @@ def _order(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     return Launch(kernel, [slots[x], slots[out], n, inner], outer * inner, n * x.aval.size)
 
 
-LIBRARY.update({"search": _search, "argsort": _order})
+def _radix(equation: Equation, slots: dict[Var, int]) -> Launch | None:
+    """Return the places that sort the rows of an array."""
+    (x,), outs = equation.args, equation.outs
+    if not is_plain(x) or native.interpreted():
+        return None
+    n = x.aval.shape[-1]
+    rows = x.aval.size // n
+    out, keys, places = (v.aval for v in outs)
+    shapes = [(x.aval, (rows, n)), (keys, keys.shape), (places, places.shape), (out, (rows, n))]
+    given = [Aval(shape, aval.dtype) for aval, shape in shapes]
+    found = [slots[v] for v in (x, outs[1], outs[2], outs[0])]
+    made = bridge(ordering(x.aval.dtype.char), list(zip(found, given, strict=True)), rows)
+    return made and Launch(*made, rows, 16 * x.aval.size)
+
+
+def _shape_radix(x: Aval) -> tuple[Aval, ...]:
+    *lead, n = x.shape
+    keys = (2, math.prod(lead), n)
+    whole = np.dtype(f"i{x.dtype.itemsize}")
+    return Aval(x.shape, np.dtype(np.intp)), memory(keys, whole), memory(keys, np.int32)
+
+
+def _run(*_: Any, **__: Any) -> Any:
+    raise NotImplementedError("compiled programs alone sort by this")
+
+
+register(
+    Primitive(
+        "sort.radix",  # the order, and memory that it takes
+        run=_run,
+        vjp=flat,
+        shape=_shape_radix,
+        many=True,
+        traits={NOT_FOLDED},
+        stored="compilers write it",
+    )
+)
+
+
+def _argsort(w: Writer, x: Any, *, axis: int, **_: Any) -> Any:
+    """Order lines that lie side by side as rows, and elements that kernels do not know as those they know."""
+    if not isinstance(x, Var) or not x.aval.size:
+        return None
+    dtype = x.aval.dtype
+    if dtype.kind in "bui" and dtype.char not in "lq":
+        if dtype.itemsize == 8:  # numbers beyond those of int64 become the largest
+            x = w.make("bitwise_xor", w.typed(x, WHOLE), np.iinfo(np.int64).min)
+        return _in_order(w, w.typed(x, WHOLE), axis)
+    if not is_plain(x) or x.aval.shape[axis] <= SHORT or x.aval.shape[axis] >= 2**31 or native.interpreted():
+        return None
+    rank = len(x.aval.shape)
+    axes = (*(i for i in range(rank) if i != axis), axis)
+    rows = x if axis == rank - 1 else w.transpose(x, axes=axes)
+    order = w.write_all("sort.radix", rows)[0]
+    return order if axis == rank - 1 else w.transpose(order, axes=tuple(map(axes.index, range(rank))))
+
+
+def _argpartition(w: Writer, x: Any, *, axis: int, **_: Any) -> Any:
+    """Sort, which is one of the orders that a partition may give."""
+    if not isinstance(x, Var) or x.aval.dtype.char not in "?bhilqBHILQfd":
+        return None
+    return _in_order(w, x, axis)
+
+
+def _in_order(w: Writer, x: Var, axis: int) -> Any:
+    found = _argsort(w, x, axis=axis)
+    return w.make("argsort", x, axis=axis) if found is None else found
+
+
+WHOLE = np.dtype(np.int64)
+LIBRARY.update({"search": _search, "argsort": _order, "sort.radix": _radix})
+RULES.update({"argsort": _argsort, "argpartition": _argpartition})

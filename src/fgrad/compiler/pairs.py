@@ -190,11 +190,8 @@ class _Writer(Operations):
 
     def call(self, e: Equation) -> None:
         """Let Python, or a library, compute an equation, from pairs to pairs."""
-        if e.name in TO_COMPLEX and not is_pair(aval_out(e.args[0])):
-            aval = Aval(shape_of(e.args[0]), e.outs[0].aval.dtype)
-            whole = self.variable(aval)
-            self.known[whole] = _Complex(aval, self.typed(e.args[0], part_of(aval.dtype)))
-            e = e.with_args([whole])
+        if e.name == "float_power" or (e.name in TO_COMPLEX and not is_pair(aval_out(e.args[0]))):
+            e = e.with_args([self.whole_number(a, e.outs[0].aval.dtype) for a in e.args])
         given = tuple(isinstance(a, Var) and is_pair(a.aval) for a in e.args)
         args = [self.joined(a) if g else self.same(a) for a, g in zip(e.args, given, strict=True)]
         outs = []
@@ -205,6 +202,15 @@ class _Writer(Operations):
         avals = tuple(map(aval_out, e.args)), tuple(v.aval for v in e.outs)
         params = {**e.params, "of": e.name, "avals": avals}
         self.equations.append(Equation(ON_PAIRS, tuple(args), params, tuple(outs), e.line))
+
+    def whole_number(self, x: Any, dtype: np.dtype[Any]) -> Any:
+        """Return an operand as complex numbers of a dtype."""
+        if not isinstance(x, Var) or x.aval.dtype == dtype:
+            return x
+        aval = Aval(shape_of(x), dtype)
+        whole = self.variable(aval)
+        self.known[whole] = _Complex(aval, self.typed(x, part_of(dtype)))
+        return whole
 
     def same(self, x: Any) -> Any:
         """Return what an operand that is not complex has become."""
@@ -389,33 +395,76 @@ def _contract(w: _Writer, e: Equation) -> Any:
     return _values((re or Real(w, 0.0), im or Real(w, 0.0)))
 
 
-@rule("prod")
-def _prod(w: _Writer, e: Equation) -> Any:
-    """Multiply halves until one element is left."""
-    (x,), out = e.args, e.outs[0].aval
-    aval = aval_out(x)
-    axes = e.params["axes"]
-    count = int(np.prod([aval.shape[i] for i in axes]))
-    if not count or not axes:
+def _halved(join: Callable[[Number, Number], Number]) -> Callable[..., Any]:
+    """Return the rule of a reduction: it joins halves until one element is left."""
+
+    def reduce(w: _Writer, e: Equation) -> Any:
+        (x,), out = e.args, e.outs[0].aval
+        aval = aval_out(x)
+        axes = e.params["axes"]
+        count = int(np.prod([aval.shape[i] for i in axes]))
+        if not count:
+            return None
+        order = (*axes, *(i for i in range(len(aval.shape)) if i not in axes))
+        parts = [w.transpose(w.full(p, aval), axes=order) if axes else w.full(p, aval) for p in w.parts(x)]
+        re, im = (w.reshape(p, (count, *out.shape)) for p in parts)
+
+        def part(start: int, stop: int) -> Number:
+            index = (slice(start, stop),)
+            return Real(w, w.slice(re, index=index)), Real(w, w.slice(im, index=index))
+
+        rest: list[Number] = []
+        while count > 1:
+            if count % 2:
+                rest.append(part(count - 1, count))
+            count //= 2
+            re, im = _values(join(part(0, count), part(count, 2 * count)))
+        total = part(0, 1)
+        for other in rest:
+            total = join(total, other)
+        return tuple([w.reshape(p, out.shape) for p in _values(total)])
+
+    return reduce
+
+
+def _chosen(condition: Real, x: Number, y: Number) -> Number:
+    return condition.choose(x[0], y[0]), condition.choose(x[1], y[1])
+
+
+def _is_nan(x: Number) -> Real:
+    return x[0].to("isnan") | x[1].to("isnan")
+
+
+def _extremum(sign: str, *, skips: bool) -> Callable[[Number, Number], Number]:
+    """Return what joins two numbers to the one that comes first, by real parts and then imaginary ones."""
+
+    def join(x: Number, y: Number) -> Number:
+        before = x[0].to(sign, y[0]) & x[1].equals(x[1]) & y[1].equals(y[1])
+        before |= x[0].equals(y[0]) & x[1].to(f"{sign}_equal", y[1])
+        return _chosen((_is_nan(y) if skips else _is_nan(x)) | before, x, y)
+
+    return join
+
+
+RULES["prod"] = _halved(product)
+for _name, _sign, _skips in (
+    ("max", "greater", False),
+    ("min", "less", False),
+    ("nanmax", "greater", True),
+    ("nanmin", "less", True),
+):
+    RULES[_name] = _halved(_extremum(_sign, skips=_skips))
+
+
+@rule("put_part")
+def _put_part(w: _Writer, e: Equation) -> Any:
+    z, part = e.args
+    dtype = part_of(e.outs[0].aval.dtype)
+    parts = list(w.typed(z, dtype))
+    if is_pair(aval_out(part)):
         return None
-    order = (*axes, *(i for i in range(len(aval.shape)) if i not in axes))
-    parts = [w.transpose(w.full(p, aval), axes=order) for p in w.parts(x)]
-    re, im = (w.reshape(p, (count, *out.shape)) for p in parts)
-
-    def part(start: int, stop: int) -> Number:
-        index = (slice(start, stop),)
-        return Real(w, w.slice(re, index=index)), Real(w, w.slice(im, index=index))
-
-    rest: list[Number] = []
-    while count > 1:
-        if count % 2:
-            rest.append(part(count - 1, count))
-        count //= 2
-        re, im = _values(product(part(0, count), part(count, 2 * count)))
-    total = part(0, 1)
-    for other in rest:
-        total = product(total, other)
-    return tuple([w.reshape(p, out.shape) for p in _values(total)])
+    parts[e.params["imaginary"]] = w.converted(w.same(part), dtype)
+    return tuple([w.full(p, e.outs[0].aval) for p in parts])
 
 
 @rule("power")

@@ -15,15 +15,18 @@ from fgrad.compiler import (
     fourier,  # noqa: F401 -- fills the library
     layout,
     matrices,  # noqa: F401 -- likewise
+    matrix_loops,  # noqa: F401 -- likewise, the rules of `decompose`
     ordering,  # noqa: F401 -- likewise
     scans,  # noqa: F401 -- likewise
+    writes,  # noqa: F401 -- likewise
 )
 from fgrad.compiler.decompose import Plain, decompose
 from fgrad.compiler.emit import Kernel, Part, combine, emit
 from fgrad.compiler.fuse import Call, Nest
 from fgrad.compiler.layout import Buffer, variables
-from fgrad.compiler.library import FAULTS, Launch, fails, is_native, launch, pending
+from fgrad.compiler.library import FAULTS, Launch, fails, is_idle, is_native, launch, pending
 from fgrad.compiler.pairs import in_pairs, is_pair
+from fgrad.compiler.written import written
 from fgrad.core import control_flow
 from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Program, Var, aval_out
@@ -116,7 +119,7 @@ class Plan(layout.Plan):
         alone: bool = True,
         donated: Collection[int] = (),
     ) -> None:
-        plain = decompose(in_pairs(program))
+        plain = decompose(in_pairs(written(program)))
         super().__init__(plain)
         self.kernels: list[Kernel] = []
         results = plain.program.outputs[: len(plain.program.outputs) - doubts]
@@ -330,6 +333,8 @@ class Block(layout.Block):
         plan.table.call(made.kernel, made.numbers, 0, made.turns)
 
     def _write_call(self, plan: Plan, equation: Equation, *, alone: bool) -> None:
+        if is_idle(equation):
+            return
         made = launch(equation, self.known)
         if made is None:
             args = [self.known[a] if isinstance(a, Var) else (a,) for a in equation.args]

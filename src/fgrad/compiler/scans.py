@@ -9,13 +9,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from fgrad.compiler.decompose import RULES, Writer
 from fgrad.compiler.library import LIBRARY, Launch
+from fgrad.core.aval import Aval
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import native
+from fgrad.kernels.bridges import bridge
+from fgrad.kernels.scans import COLUMNS, ROWS
+from fgrad.kernels.scans import kernel as recurring
 
 SIDE = 8  # lines that run side by side
 WIDTH = 512  # of lines that lie side by side: so many of them stay in the cache
-FEW = 4096  # elements, of which NumPy's search for the largest takes longer to call than it saves
 
 _RUNNING = """
 CONTRACT = (
@@ -40,7 +47,7 @@ def kernel(slots, args, lo, hi):
             for j in range(ONE, n):
                 here = first + j * inner
                 for k in range(left, right):
-                    out[here + k] = out[here + k - inner] {sign} x[here + k]
+                    out[here + k] = {beside}
         elif (block + ONE) * SIDE <= outer:
             first = block * SIDE * n
 {starts}
@@ -51,45 +58,101 @@ def kernel(slots, args, lo, hi):
                 total = x[i * n]
                 out[i * n] = total
                 for j in range(ONE, n):
-                    total = total {sign} x[i * n + j]
+                    total = {alone}
                     out[i * n + j] = total
 """
 
+# Of contiguous lines blocks are compared, and few are searched; of others those go along that fit the cache.
 _PLACE = """
-CONTRACT = "args(x, out, n, inner), min(n, inner) > 0, hi <= len(out), -(-hi // inner) * n * inner <= len(x)"
-ONE = np.uintp(1)
+CONTRACT = (
+    "args(x, out, outer, n, inner), min(outer, n, inner) > 0, len(x) >= outer * n * inner, "
+    "len(out) >= outer * inner, hi <= (outer if inner == 1 else outer * -(-inner // {width}))"
+)
+F, ONE, WIDTH, SIDE = np.{dtype}, np.uintp(1), np.uintp({width}), np.uintp({side})
+
+
+@helper
+def found(x, first, start, stop):
+    best = x[first + start]
+    place = start
+    for j in range(start + ONE, stop):
+        y = x[first + j]
+        better = y {sign} best or (y != y and best == best)  # the first NaN wins
+        best = y if better else best
+        place = j if better else place
+    return place
 
 
 def kernel(slots, args, lo, hi):
-    x, out = alone({dtype}_at(slots, args, 0)), int64_at(slots, args, 1)
-    n, inner = np.uintp(args[2]), np.uintp(args[3])
+    x, out = {dtype}_at(slots, args, 0), int64_at(slots, args, 1)
+    n, inner = np.uintp(args[3]), np.uintp(args[4])
+    blocks = (inner + WIDTH - ONE) // WIDTH
+    tops = np.empty({width}, F)
     for i in range(lo, hi):
-        first = i // inner * n * inner + i % inner
-        best = x[first]
-        place = np.int64(0)
-        for j in range(ONE, n):
-            y = x[first + j * inner]
-            better = y {sign} best or (y != y and best == best)  # the first NaN wins
-            best = y if better else best
-            place = np.int64(j) if better else place
-        out[i] = place
+        if inner == ONE:
+            first = i * n
+            place = np.uintp(0)
+            start = np.uintp(0)
+            while start < n:
+                stop = min(start + WIDTH, n)
+                worth = x[first + place]
+                count = np.int64(0)
+                for j in range(start, stop):
+                    y = x[first + j]
+                    count += np.int64(y {sign} worth) + np.int64(y != y)
+                if count > 0 and worth == worth:
+                    there = found(x, first, start, stop)
+                    y = x[first + there]
+                    if y {sign} worth or y != y:
+                        place = there
+                start = stop
+            out[i] = np.int64(place)
+        else:
+            left = i % blocks * WIDTH
+            right = min(left + WIDTH, inner)
+            first, to = i // blocks * n * inner, i // blocks * inner
+            for k in range(left, right):
+                tops[k - left] = x[first + k]
+                out[to + k] = np.int64(0)
+            for j in range(ONE, n):
+                for k in range(left, right):
+                    y = x[first + j * inner + k]
+                    best = tops[k - left]
+                    better = y {sign} best or (y != y and best == best)
+                    tops[k - left] = y if better else best
+                    out[to + k] = np.int64(j) if better else out[to + k]
 """
 
 
+_JOINS = {
+    "add": "{x} + {y}",
+    "multiply": "{x} * {y}",
+    "maximum": "larger({x}, {y})",
+    "minimum": "smaller({x}, {y})",
+}
+_WHOLE = {"maximum": "{x} if {x} > {y} else {y}", "minimum": "{x} if {x} < {y} else {y}"}
+_OF = {"cumsum": "add", "cumprod": "multiply"}
+
+
 def _running(equation: Equation, slots: dict[Var, int]) -> Launch | None:
-    """Return the running sums or products of an array."""
+    """Return the running sums, products or extrema of an array."""
     (x,), (out,) = equation.args, equation.outs
-    if not is_plain(x) or x.aval.dtype != out.aval.dtype:
+    name = _OF.get(equation.name, equation.params.get("ufunc", ""))
+    if not isinstance(x, Var) or not x.aval.size or x.aval.dtype != out.aval.dtype or name not in _JOINS:
         return None
-    sign = {"cumsum": "+", "cumprod": "*"}[equation.name]
+    if x.aval.dtype.char not in "bhilqBHILQfd" or not x.aval.dtype.isnative:
+        return None
+    is_whole = name in {"maximum", "minimum"} and x.aval.dtype.kind != "f"
+    join = (_WHOLE if is_whole else _JOINS)[name].format
     starts, steps = [], []
     for k in range(SIDE):
         at = f"first + np.uintp({k}) * n"
         starts += [f"t{k} = x[{at}]", f"out[{at}] = t{k}"]
-        steps += [f"t{k} = t{k} {sign} x[{at} + j]", f"out[{at} + j] = t{k}"]
+        steps += [f"t{k} = {join(x=f't{k}', y=f'x[{at} + j]')}", f"out[{at} + j] = t{k}"]
     text = _RUNNING.format(
         dtype=x.aval.dtype.name,
-        sign=sign,
+        beside=join(x="out[here + k - inner]", y="x[here + k]"),
+        alone=join(x="total", y="x[i * n + j]"),
         side=SIDE,
         width=WIDTH,
         starts="\n".join(f"            {line}" for line in starts),
@@ -102,19 +165,60 @@ def _running(equation: Equation, slots: dict[Var, int]) -> Launch | None:
 
 
 def _place(equation: Equation, slots: dict[Var, int]) -> Launch | None:
-    """Return the places of the largest or least elements of small arrays."""
+    """Return the places of the largest or least elements."""
     (x,), (out,) = equation.args, equation.outs
-    if not is_plain(x) or x.aval.size > FEW or out.aval.dtype.name != "int64":
+    if not is_plain(x) or out.aval.dtype.name != "int64":
         return None
     sign = {"argmax": ">", "argmin": "<"}[equation.name]
     outer, n, inner = lengths(x, equation.params["axis"])
-    kernel = native.deferred(_PLACE.format(dtype=x.aval.dtype.name, sign=sign))
-    return Launch(kernel, [slots[x], slots[out], n, inner], outer * inner, x.aval.size)
+    text = _PLACE.format(dtype=x.aval.dtype.name, sign=sign, width=WIDTH, side=SIDE)
+    turns = outer if inner == 1 else outer * -(-inner // WIDTH)
+    return Launch(native.deferred(text), [slots[x], slots[out], outer, n, inner], turns, x.aval.size)
+
+
+def _typed(name: str) -> Any:
+    """Return the rule of a running ufunc of integers, and of truth values: in the dtype of the results."""
+
+    def rule(w: Writer, x: Any, **params: Any) -> Any:
+        if not isinstance(x, Var) or x.aval.dtype.kind not in "biu":
+            return None
+        dtype = PRIMITIVES[name].shape(x.aval, **params).dtype  # type: ignore[misc]
+        return None if dtype == x.aval.dtype else w.make(name, w.typed(x, dtype), **params)
+
+    return rule
+
+
+def _whole(name: str) -> Any:
+    """Return the rule of a search among truth values and integers: as int64."""
+
+    def rule(w: Writer, x: Any, **params: Any) -> Any:
+        if not isinstance(x, Var) or x.aval.dtype.kind not in "biu" or x.aval.dtype.char in "lqLQ":
+            return None
+        return w.make(name, w.typed(x, np.dtype(np.int64)), **params)
+
+    return rule
+
+
+def _recur(equation: Equation, slots: dict[Var, int]) -> Launch | None:
+    """Return the recurrence y = a y_before + b along an axis."""
+    (a, b), (out,) = equation.args, equation.outs
+    if not is_plain(a) or not is_plain(b) or a.aval != b.aval or a.aval.dtype.kind != "f":
+        return None
+    outer, n, inner = lengths(b, equation.params["axis"])
+    shape = (outer, n) if inner == 1 else (outer, n, inner)
+    count = -(-outer // ROWS) if inner == 1 else outer * -(-inner // COLUMNS)
+    given = [(slots[v], Aval(shape, v.aval.dtype)) for v in (a, b, out)]
+    made = bridge(recurring("recurrence", len(shape), a.aval.dtype.char), [*given, False], count)
+    return made and Launch(*made, count, 2 * b.aval.size)
+
+
+RULES.update({name: _typed(name) for name in ("cumsum", "cumprod", "accumulate")})
+RULES.update({name: _whole(name) for name in ("argmax", "argmin")})
 
 
 def is_plain(x: Any) -> bool:
     """Return whether these kernels can read an operand."""
-    return isinstance(x, Var) and x.aval.size > 0 and x.aval.dtype.char in "fdlq" and x.aval.dtype.isnative
+    return isinstance(x, Var) and x.aval.size > 0 and x.aval.dtype.char in "fdlqLQ" and x.aval.dtype.isnative
 
 
 def lengths(x: Var, axis: int | None) -> tuple[int, int, int]:
@@ -125,4 +229,6 @@ def lengths(x: Var, axis: int | None) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
-LIBRARY.update({"cumsum": _running, "cumprod": _running, "argmax": _place, "argmin": _place})
+LIBRARY.update(dict.fromkeys(("cumsum", "cumprod", "accumulate"), _running))
+LIBRARY["recur"] = _recur
+LIBRARY.update(dict.fromkeys(("argmax", "argmin"), _place))

@@ -47,7 +47,9 @@ from fgrad.numpy.registry import with_keywords as with_keywords
 from fgrad.ops import matrices as matrices
 from fgrad.ops import systems as systems
 from fgrad.ops import windows as windows
+from fgrad.ops.compiled import WRITTEN as WRITTEN
 from fgrad.ops.compiled import FastUfunc as FastUfunc
+from fgrad.ops.compiled import Written as Written
 from fgrad.ops.contraction import contract as contract
 from fgrad.ops.elementwise import batch_elementwise as batch_elementwise
 from fgrad.ops.elementwise import declare_call as declare_call
@@ -64,6 +66,7 @@ from fgrad.ops.matrices import as_column as as_column
 from fgrad.ops.matrices import as_row as as_row
 from fgrad.ops.matrices import conjugate as conjugate
 from fgrad.ops.matrix_functions import ComplexResultError as ComplexResultError
+from fgrad.ops.requirements import trusted as trusted
 from fgrad.ops.riccati import discrete_lyapunov as discrete_lyapunov
 from fgrad.ops.triangular import permutation as permutation
 from fgrad.ops.triangular import solve_triangular as solve_triangular

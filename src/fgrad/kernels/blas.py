@@ -75,10 +75,10 @@ def kernel(slots, args, lo, hi):
 _TRSM = """
 CONTRACT = (
     "args(a, b, out, failed, count, n, columns, lower, unit, turned, blas), "
-    "min(count, n, columns) > 0, len(a) == count * n * n, len(b) == len(out) == count * n * columns, "
-    "len(failed) == 1, hi <= count"
+    "min(count, n, columns) > 0, len(a) == {pair} * count * n * n, "
+    "len(b) == len(out) == {pair} * count * n * columns, len(failed) == 1, hi <= count"
 )
-I, R, SIZE = np.int32, np.{dtype}, {size}
+I, R, SIZE, PAIR = np.int32, np.{dtype}, {size}, {pair}
 NOTHING, REFUSED = R(0.0), {refused}
 ROWS_FIRST, LEFT, UPPER, PLAIN, FREE = I(101), I(141), 121, 111, 131
 
@@ -88,15 +88,18 @@ def kernel(slots, args, lo, hi):
     out, failed = {dtype}_at(slots, args, 2), int64_at(slots, args, 3)
     n, columns = args[5], args[6]
     upper = UPPER + (args[7] ^ args[9])
+    one = np.empty(2, R)
+    one[0], one[1] = R(1.0), NOTHING
     for i in range(np.int64(lo), np.int64(hi)):
-        for k in range(n * columns):
-            out[i * n * columns + k] = b[i * n * columns + k]
+        for k in range(PAIR * n * columns):
+            out[PAIR * i * n * columns + k] = b[PAIR * i * n * columns + k]
         for k in range(n):
-            if args[8] == 0 and a[i * n * n + k * n + k] == NOTHING:
+            at = PAIR * (i * n * n + k * n + k)
+            if args[8] == 0 and a[at] == NOTHING and a[at + PAIR - 1] == NOTHING:
                 failed[0] = REFUSED
         invoke(
-            args[10], ROWS_FIRST, LEFT, I(upper), I(PLAIN + args[9]), I(FREE + args[8]), n, columns, R(1.0),
-            address(a) + SIZE * i * n * n, n, address(out) + SIZE * i * n * columns, columns,
+            args[10], ROWS_FIRST, LEFT, I(upper), I(PLAIN + args[9]), I(FREE + args[8]), n, columns, {one},
+            address(a) + SIZE * PAIR * i * n * n, n, address(out) + SIZE * PAIR * i * n * columns, columns,
         )
 """
 
@@ -189,13 +192,15 @@ def gemv(dtype: str) -> Gemv | None:
     return Gemv(_compiled(dtype, _GEMV), place) if place else None
 
 
-def trsm(dtype: str) -> tuple[native.Kernel, int] | None:
+def trsm(dtype: str, *, pairs: bool = False) -> tuple[native.Kernel, int] | None:
     """Return the kernel of triangular systems, and the last of its numbers, the function; None as `gemm`.
 
-    The others are those of `small_matrices.triangular`.
+    The others are those of `small_matrices.triangular`; `pairs` are the parts of complex numbers.
     """
-    place = 0 if native.interpreted() else blas_address(f"cblas_{LETTERS[dtype]}trsm")
-    return (_compiled(dtype, _TRSM), place) if place else None
+    letter = {"float32": "c", "float64": "z"}[dtype] if pairs else LETTERS[dtype]
+    place = 0 if native.interpreted() else blas_address(f"cblas_{letter}trsm")
+    text = _TRSM.replace("{one}", "address(one)" if pairs else "R(1.0)").replace("{pair}", str(1 + pairs))
+    return (_compiled(dtype, text), place) if place else None
 
 
 def solve_triangular(

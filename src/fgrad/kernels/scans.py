@@ -91,7 +91,11 @@ _ASKED = {
 
 
 @cache
-def _kernel(what: str, ndim: int, char: str) -> Loop:
+def kernel(what: str, ndim: int, char: str) -> Loop:
+    """Return the loop of one of `STEPS` along rows (2 axes), or along the middle one of 3 axes.
+
+    Its arguments are the operands, the result, and whether it begins at the end.
+    """
     names = ("a", "x") if any("a[" in step for step in STEPS[what]) else ("x",)
     at, last, value = _PLACES[ndim]
     first, step = (
@@ -133,5 +137,5 @@ def scanned(what: str, axis: int, *operands: Any, backwards: bool = False) -> An
         shape = (outer, n, inner)
         count = outer * -(-inner // COLUMNS)
     args = (*(np.ascontiguousarray(v).reshape(shape) for v in operands), out.reshape(shape), backwards)
-    threads.share(_kernel(what, len(shape), x.dtype.char), args, count, x.size)
+    threads.share(kernel(what, len(shape), x.dtype.char), args, count, x.size)
     return out

@@ -1,4 +1,4 @@
-"""The stable order of rows of floats by radix sort: a tenth of the time of NumPy's stable argsort.
+"""The stable order of rows of numbers by radix sort: a tenth of the time of NumPy's stable argsort.
 
 A float becomes an integer that sorts likewise, and integers are put in order digit by digit, the last one
 first: each pass keeps the order of equal digits (Knuth, The Art of Computer Programming, volume 3, 5.2.5).
@@ -7,6 +7,7 @@ first: each pass keeps the order of equal digits (Knuth, The Art of Computer Pro
 from __future__ import annotations
 
 from functools import cache
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ CONTRACT = "x[rows, n], keys[2, rows, n], places[2, rows, n], out[rows, n], 0 < 
 DISTINCT = True
 F, I, U = np.{dtype}, np.int{bits}, np.uintp
 ZERO, ONE, DIGITS, COUNT = U(0), U(1), U({digits}), U(256)
-NONE, SIGN, LAST = F(0.0), I({bits} - 1), I({last})
+NONE, SIGN, LAST = F(0), I({bits} - 1), I({last})
 FIRST = I(-{last} - 1)
 WIDTH, MASK = I(8), I(255)
 IN = types.Array(types.{dtype}, 2, "C", readonly=True)
@@ -37,10 +38,7 @@ def kernel(x, keys, places, out, lo, hi):
     starts = np.empty(256, np.uintp)
     for i in range(lo, hi):
         for k in range(n):
-            v = x[i, k] + NONE  # of zeros there is one
-            bits = I(F(v).view(I))
-            bits = bits if v == v else LAST  # NaN comes last
-            keys[ZERO, i, k] = I(bits ^ I((bits >> SIGN) & LAST)) ^ FIRST
+{key}
             places[ZERO, i, k] = k
         side = ZERO
         for digit in range(DIGITS):
@@ -69,11 +67,27 @@ def kernel(x, keys, places, out, lo, hi):
 """
 
 
+_FLOATS = """
+v = x[i, k] + NONE  # of zeros there is one
+bits = I(F(v).view(I))
+bits = bits if v == v else LAST  # NaN comes last
+keys[ZERO, i, k] = I(bits ^ I((bits >> SIGN) & LAST)) ^ FIRST
+"""
+_INTEGERS = "keys[ZERO, i, k] = I(x[i, k]) ^ FIRST"
+
+
 @cache
-def _kernel(char: str) -> Loop:
+def ordering(char: str) -> Loop:
+    """Return the loop that orders rows of float32, float64 or int64.
+
+    Its arguments are the rows, memory for keys (2, rows, n), integers as wide, and for places, int32 of the
+    same shape, and the order.
+    """
     dtype = np.dtype(char)
     bits = 8 * dtype.itemsize
-    text = _TEXT.strip().format(dtype=dtype.name, bits=bits, last=2 ** (bits - 1) - 1, digits=dtype.itemsize)
+    key = indent((_FLOATS if dtype.kind == "f" else _INTEGERS).strip(), " " * 12)
+    last = 2 ** (bits - 1) - 1
+    text = _TEXT.strip().format(dtype=dtype.name, bits=bits, last=last, digits=dtype.itemsize, key=key)
     return compiled(f"{text}\n")
 
 
@@ -90,5 +104,5 @@ def stable_order(x: Any) -> Any:
     for i in range(0, rows, together):
         part = np.ascontiguousarray(x[i : i + together])
         buffers = [r[: 2 * part.size].reshape(2, *part.shape) for r in room]
-        threads.share(_kernel(x.dtype.char), (part, *buffers, out[i : i + together]), len(part), part.size)
+        threads.share(ordering(x.dtype.char), (part, *buffers, out[i : i + together]), len(part), part.size)
     return out

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ITSELF, Primitive, Rule, by_argument, register
 from fgrad.core.stored import NUMBERS, REAL, Stored, up_to
 from fgrad.core.tensor import bind
+from fgrad.ops.compiled import WRITTEN, Written, looks
 
 _FAR = 30.0  # from here on the asymptotic series of I_n is exact to rounding
 
@@ -35,7 +35,7 @@ def _run_spherical(x: Any, *, n: int) -> Any:
     before, here = np.cos(safe), np.sin(safe) / safe
     for k in range(n):  # upwards, which is stable from |x| = n on
         before, here = here, ((2 * k + 1) * here - before) / safe / safe
-    some = x.__class__ is DeviceArray or small.any()  # nothing is read from a device
+    some = not looks(x) or small.any()
     return np.where(small, _series(-x * x / 2, n, 20 + 3 * n) if some else here, here)
 
 
@@ -54,13 +54,20 @@ def _run_modified(x: Any, *, n: int) -> Any:
         return np.i0(x)
     size = np.absolute(x)
     near = size < _FAR
-    on_device = x.__class__ is DeviceArray  # nothing of it is read
-    if not on_device and near.all():
+    if looks(x) and near.all():
         return _modified_near(size, n)
     far = _modified_far(np.maximum(size, x.dtype.type(_FAR)), n)
-    if not on_device and not near.any():
+    if looks(x) and not near.any():
         return far
     return np.where(near, _modified_near(np.minimum(size, x.dtype.type(_FAR)), n), far)
+
+
+def _series_of_modified(x: Any, *, n: int) -> Any:
+    """Return the same by series also for n = 0, choosing element by element."""
+    size = np.absolute(x)
+    near = size < _FAR
+    far = _modified_far(np.where(near, x.dtype.type(_FAR), size), n)
+    return np.where(near, _modified_near(np.where(near, size, x.dtype.type(0)), n), far)
 
 
 def _modified_near(x: Any, n: int) -> Any:
@@ -99,5 +106,7 @@ def _declare(name: str, run: Rule, sign: int, *, real: bool, dtypes: str) -> Non
     )
 
 
+WRITTEN["spherical"] = Written(_run_spherical)
+WRITTEN["modified"] = Written(_series_of_modified)
 _declare("spherical", _run_spherical, -1, real=False, dtypes=NUMBERS)
 _declare("modified", _run_modified, 1, real=True, dtypes=REAL)

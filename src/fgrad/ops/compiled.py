@@ -30,9 +30,39 @@ class Launcher(NamedTuple):
     rule: Callable[..., Any]  # (rule, arrays, params) -> what the rule gives
     elementwise: Callable[..., Rule]  # (params, results) -> the function that computes scalar expressions
     elementwise_on_device: Callable[..., Rule]  # the same
+    staged: Callable[..., Any]  # (function of arrays, avals) -> its program
 
 
 LAUNCH: list[Launcher] = []  # one, once that is loaded
+
+
+class Written(NamedTuple):
+    """A primitive written in others, for compiled programs.
+
+    Attributes:
+        rule: what takes the place of `run`: a function of Tensors, which looks at none of their values.
+        fits: (*avals, **params) -> whether it is to.
+    """
+
+    rule: Rule
+    fits: Callable[..., bool] = lambda *_, **__: True
+
+
+WRITTEN: dict[str, Written] = {}  # by primitive
+
+
+def late(module: str, name: str) -> Rule:
+    """Return a rule that a module above has, which is imported when a program needs it."""
+
+    def rule(*args: Any, **params: Any) -> Any:
+        return getattr(import_module(module), name)(*args, **params)
+
+    return rule
+
+
+def looks(x: Any) -> bool:
+    """Return whether one may look at the values of an operand: not on a device, nor while it is traced."""
+    return x.__class__ is np.ndarray or isinstance(x, np.generic)
 
 
 def launches(x: Any, *others: Any) -> bool:

@@ -5,6 +5,7 @@ SciPy computes them on the CPU; on a device CuPy, and a kernel where it has noth
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,10 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, declare
 from fgrad.core.stored import LAPACK, Stored, one_of, up_to
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import backend
+from fgrad.ops.compiled import WRITTEN, Written, backend
 from fgrad.ops.contraction import contract
 from fgrad.ops.foreign import scipy
-from fgrad.ops.linear import broadcast_to, linear, reverse, sum_axes
+from fgrad.ops.linear import broadcast_to, convert, linear, reverse, sum_axes
 
 # ---- recursion
 
@@ -121,6 +122,65 @@ def _spline_adjoint(ct: Any, x: Aval, *, degree: int, mode: str) -> Any:
     return bind("spline_filter", ct / weights, degree=degree, mode=mode) * weights
 
 
+def _poles(degree: int) -> list[float]:
+    """Return the poles of the filter, each with its reciprocal: Unser (1999), Splines, table 1."""
+    roots = {
+        2: [math.sqrt(8) - 3],
+        3: [math.sqrt(3) - 2],
+        4: [
+            math.sqrt(664 - math.sqrt(438976)) + math.sqrt(304) - 19,
+            math.sqrt(664 + math.sqrt(438976)) - math.sqrt(304) - 19,
+        ],
+        5: [
+            math.sqrt(67.5 - math.sqrt(4436.25)) + math.sqrt(26.25) - 6.5,
+            math.sqrt(67.5 + math.sqrt(4436.25)) - math.sqrt(26.25) - 6.5,
+        ],
+    }
+    return roots.get(degree, [])
+
+
+def _written_spline(x: Any, *, degree: int, mode: str) -> Any:
+    """Return the coefficients by one recurrence to and fro for each pole, whose first values are sums."""
+    kind, n = np.result_type(x.dtype, np.float64), x.shape[-1]
+    if n < 2:
+        return x * 1
+    c, last = convert(x, kind), len(x.shape) - 1
+    real, k = np.empty(0, kind).real.dtype, np.arange(n)
+    for z in _poles(degree):
+        c = c * ((1 - z) * (1 - 1 / z))
+    for z in _poles(degree):
+        power = z**k
+        if mode == "mirror":
+            weights = power + z ** (2 * n - 2 - k)
+            weights[0], weights[-1] = 1.0, z ** (n - 1)
+            first = sum_axes(c * weights, (last,)) / (1 - z ** (2 * n - 2))
+        elif mode == "reflect":
+            weights = power + z ** (2 * n - 1 - k)
+            weights[0], weights[-1] = 1.0, z**n
+            weights *= 1 + z ** (2 * n - 1)  # SciPy adds to the first element what it has become of it
+            weights[-1] += z ** (n - 1)
+            weights *= z / (1 - z ** (2 * n))
+            weights[0] += 1
+            first = sum_axes(c * weights, (last,))
+        else:
+            weights = np.concatenate([[1.0], power[:0:-1]])
+            first = sum_axes(c * weights, (last,)) / (1 - z**n)
+        factors = broadcast_to(np.full((), z, real), c.shape)
+        start = first[..., None]
+        c = bind("recur", factors, np.concatenate([start, c[..., 1:]], axis=-1), axis=last)
+        if mode == "mirror":
+            end = (z * c[..., -2:-1] + c[..., -1:]) * (z / (z * z - 1))
+        elif mode == "reflect":
+            end = c[..., -1:] * (z / (z - 1))
+        else:
+            weights = np.concatenate([z ** (k[:-1] + 1.0), [1.0]])
+            end = sum_axes(c * weights, (last,))[..., None] * (z / (z**n - 1))
+        back = np.concatenate([end, reverse(c[..., :-1] * -z, last)], axis=-1)
+        c = reverse(bind("recur", factors, back, axis=last), last)
+    return convert(c, x.dtype)
+
+
+WRITTEN["spline_filter"] = Written(_written_spline)
 _spline = elsewhere(_run_spline, _there_spline)
 linear(
     "spline_filter",  # along the last axis

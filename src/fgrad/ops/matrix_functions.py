@@ -27,9 +27,10 @@ from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, by_a
 from fgrad.core.stored import is_flag, of_matrices, one_of, same_shapes, typed
 from fgrad.core.tensor import bind, unary
 from fgrad.ops import iterations
+from fgrad.ops.compiled import WRITTEN, Written
 from fgrad.ops.foreign import each, scipy
 from fgrad.ops.linear import broadcast_to, reshape
-from fgrad.ops.matrices import adjoint, conjugate, matrix_product, swapped
+from fgrad.ops.matrices import adjoint, as_row, conjugate, matrix_product, swapped
 
 # ---- functions of matrices
 
@@ -425,6 +426,12 @@ def _run_polar(a: Any) -> tuple[Any, Any]:
     return w @ vh, (np.swapaxes(np.conjugate(vh), -1, -2) * s[..., None, :]) @ vh
 
 
+def _written_polar(a: Any) -> tuple[Any, Any]:
+    w, s, vh = bind("svd", a, full_matrices=False)
+    return matrix_product(w, vh), matrix_product(adjoint(vh) * as_row(s), vh)
+
+
+WRITTEN["polar"] = Written(_written_polar)
 register(
     Primitive(
         "polar",  # of matrices with at least as many rows as columns

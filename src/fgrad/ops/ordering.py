@@ -17,7 +17,7 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import LARGE, REDUCES, Primitive, by_argument, flat, register
 from fgrad.core.stored import LARGEST, Check, Stored, is_axis, is_flag, is_int, one_of
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import FLOATS, backend
+from fgrad.ops.compiled import FLOATS, WRITTEN, Written, backend
 from fgrad.ops.indexing import HOLE
 from fgrad.ops.linear import broadcast_to, reshape, with_rank
 
@@ -164,6 +164,19 @@ def _first_at(x: Any, place: Any, rank: int) -> Any:
     found = np.argmax(np.cumsum(equal, -1) > rank - before, -1)
     return np.where(np.isnan(value[..., 0]), place[..., 0], found) if x.dtype.kind in "fc" else found
 
+
+def _written_rank(x: Any, ranks: Any, *, propagate: bool) -> Any:
+    order = bind("argsort", x, axis=len(x.shape) - 1)
+    shape = (*x.shape[:-1], ranks.shape[-1])
+    ranks = broadcast_to(ranks, shape)
+    if propagate and x.dtype.kind == "f":
+        last = np.take_along_axis(x, order[..., -1:], -1)
+        ranks = np.where(np.isnan(last), x.shape[-1] - 1, ranks)
+    return np.take_along_axis(order, ranks, -1)
+
+
+WRITTEN["rank"] = Written(_written_rank, lambda x, *_, **__: x.dtype.kind in "biuf")
+WRITTEN["representative"] = Written(lambda x, first, _: bind("gather", x, first, template=(HOLE,)))
 
 def _batch_rank(mapped: tuple[bool, ...], x: Any, ranks: Any, *, propagate: bool) -> Any:
     if not mapped[0]:

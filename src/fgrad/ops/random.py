@@ -48,8 +48,9 @@ from fgrad.core.stored import (
     typed,
     up_to,
 )
-from fgrad.core.tensor import bind, unary
+from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.ops import sampling
+from fgrad.ops.compiled import WRITTEN, Written, looks
 from fgrad.ops.elementwise import batch_elementwise
 from fgrad.ops.linear import broadcast_to, convert
 
@@ -95,6 +96,23 @@ def _rounds(k0: Array, k1: Array, x0: Array, x1: Array) -> tuple[Array, Array]:
         x1 += schedule[(i + 2) % 3]
         x1 += np.uint32(i + 1)
     return x0, x1
+
+
+def _written_threefry(key: Array, count: Array) -> Array:
+    """Return the same in a compiled program, where nothing is written in place."""
+    k0, k1, x0, x1 = (x[..., i] for x in (key, count) for i in range(2))
+    schedule = (k0, k1, k0 ^ k1 ^ np.uint32(0x1BD11BDA))
+    x0, x1 = x0 + k0, x1 + k1
+    for i in range(5):
+        for r in ROTATIONS[i % 2]:
+            x0 = x0 + x1
+            x1 = ((x1 << np.uint32(r)) | (x1 >> np.uint32(32 - r))) ^ x0
+        x0 = x0 + schedule[(i + 1) % 3]
+        x1 = x1 + schedule[(i + 2) % 3] + np.uint32(i + 1)
+    return np.stack([x0, x1], axis=-1)
+
+
+WRITTEN["threefry"] = Written(_written_threefry)
 
 
 def generator(key: Array) -> np.random.Generator:
@@ -231,11 +249,11 @@ def _in_double(f: Callable[..., Array]) -> Callable[..., Array]:
 
     @functools.wraps(f)
     def wide(*xs: Array, **params: Any) -> Array:
-        arrays = [as_array(x) for x in xs]
+        arrays = [x if x.__class__ is Tensor else as_array(x) for x in xs]
         kind = np.result_type(*(x.dtype for x in arrays if x.dtype.kind == "f"))
         with np.errstate(all="ignore"):
             out = f(*(x.astype(float) if x.dtype.kind == "f" else x for x in arrays), **params)
-        return as_array(out, kind)
+        return out.astype(kind) if out.__class__ is Tensor else as_array(out, kind)
 
     return wide
 
@@ -275,6 +293,7 @@ def _elementwise(name: str, run: Rule, vjp: Any, stored: Stored, *, floats: int)
         lengths = np.broadcast_shapes(*(x.shape for x in xs))
         return Aval(lengths, np.result_type(*(x.dtype for x in xs[floats:])))
 
+    WRITTEN[name] = Written(_in_double(run))
     register(
         Primitive(
             name,
@@ -424,11 +443,7 @@ def _ratio(family: Any, y: Array, *theta: Array, index: tuple[int, ...]) -> Arra
     total: Any = 0.0
     for place, weight in _nodes():
         exponent, linear = at(place / rate)
-        if (
-            place > 1
-            and exponent.__class__ is not DeviceArray  # nothing of it is read
-            and np.max(exponent, initial=-np.inf) < DONE
-        ):
+        if place > 1 and looks(exponent) and np.max(exponent, initial=-np.inf) < DONE:
             break
 
         def term(block: tuple[int, ...], linear: Any = linear) -> Any:
@@ -539,7 +554,7 @@ def _quantile_below(log_p: Array) -> Array:
         ratio = math.sqrt(math.pi / 2) * _scaled_tail(-z / math.sqrt(2))  # probability over density
         step = (np.log(ratio) - 0.5 * z * z - 0.5 * math.log(2 * math.pi) - log_p) * ratio
         z = np.minimum(z - step, 0)
-        if z.__class__ is not DeviceArray and np.max(np.abs(step), initial=0.0) < 1e-10:
+        if looks(z) and np.max(np.abs(step), initial=0.0) < 1e-10:
             break  # the error of the next one is of its square
     return z
 

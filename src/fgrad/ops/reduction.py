@@ -24,7 +24,7 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.stored import Stored, are_axes, is_axis
 from fgrad.core.tensor import bind, refuse_complex
-from fgrad.ops.compiled import launched, launches_rows
+from fgrad.ops.compiled import WRITTEN, Written, late, launched, launches_rows
 from fgrad.ops.linear import (
     Axes,
     apart_along_others,
@@ -224,6 +224,18 @@ register(
         stored=Stored({"axis": is_axis}),
         apart=apart_along_others,
     )
+)
+
+
+def _is_other(x: Aval, *, ufunc: str, axis: int) -> bool:
+    return x.dtype.kind not in "iuf" or ufunc not in {"add", "multiply", "maximum", "minimum"}
+
+
+_RUNNING = "fgrad.lax.running"
+WRITTEN["accumulate"] = Written(late(_RUNNING, "accumulate"), _is_other)
+WRITTEN["cumprod"] = Written(late(_RUNNING, "cumprod"), lambda x, *, axis: x.dtype.kind == "c")
+WRITTEN["recur"] = Written(
+    late(_RUNNING, "recur"), lambda a, b, *, axis: a.dtype != b.dtype or a.dtype.char not in "fd"
 )
 
 

@@ -15,8 +15,10 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import Primitive, by_argument, register
 from fgrad.core.stored import LAPACK, Stored, is_count
 from fgrad.core.tensor import bind
+from fgrad.ops.compiled import WRITTEN, Written
 from fgrad.ops.contraction import contract
 from fgrad.ops.linear import broadcast_to, convert, reshape, reverse
+from fgrad.ops.requirements import trusted
 
 
 def _complex(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -108,6 +110,37 @@ def _run_simple(ct: Any, r: Any, p: Any) -> Any:
     return ct
 
 
+def _written_simple(ct: Any, r: Any, p: Any) -> Any:
+    """Return `ct`, in a compiled program, which ends where a root is multiple to rounding."""
+    n = len(p)
+    steps = np.arange(n - 1, -1, -1).astype(np.empty(0, p.dtype).real.dtype)
+    slope = (p * steps)[:-1]
+    noise = 4 * n * float(np.finfo(r.dtype).eps) * _horner(np.absolute(p), np.absolute(r))
+    first, second = (np.absolute(_horner(c, r)) for c in (slope, (slope * steps[1:])[:-1]))
+    fine = (ct == 0) | ((first * first > 2 * noise * second) & (first != 0))
+    return trusted(ct, fine)
+
+
+def _written_roots(p: Any, *, lead: int) -> Any:
+    """Return eigenvalues of the companion matrix, as NumPy does; where zeros are left out it is asked."""
+    n = p.shape[0] - lead - 1
+    kind = _complex(p.dtype)
+    fine = p[lead] != 0
+    if lead:
+        fine = fine & np.all(p[:lead] == 0)
+    p = p[lead:]
+    if n > 1:
+        fine = fine & (p[-1] != 0)
+        first = reshape(-p[1:] / p[0], (1, n))
+        rest = np.concatenate([np.eye(n - 1, dtype=p.dtype), np.zeros((n - 1, 1), p.dtype)], axis=1)
+        found = bind("eig", np.concatenate([first, rest], axis=0))[0]
+    else:
+        found = -p[1:] / p[0]
+    return trusted(convert(found, kind), fine)
+
+
+WRITTEN["simple_roots"] = Written(_written_simple)
+WRITTEN["roots"] = Written(_written_roots)
 register(
     Primitive(
         "roots",

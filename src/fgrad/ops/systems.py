@@ -20,10 +20,13 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, Rule, by_argument, register
 from fgrad.core.stored import is_flag, is_number, of_matrices, one_of, same_shapes
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import backend
+from fgrad.ops.compiled import WRITTEN, Written, backend
 from fgrad.ops.linear import broadcast_to, convert, imag, reshape, sum_axes, transpose, with_rank
 from fgrad.ops.matrices import adjoint, as_column, conjugate, mapped_rest, matrix_product, real_dtype, swapped
+from fgrad.ops.requirements import trusted
 from fgrad.ops.undetermined import guarded
+
+SMALL = 32  # rows of a matrix whose determinant and cofactors are a kernel in compiled programs
 
 
 def solve(a: Any, b: Any, check: str = "") -> Any:
@@ -105,6 +108,23 @@ def _divided(a: Aval, b: Aval, *, check: str) -> bool:
     return a.shape[-1] == b.shape[-2]
 
 
+def _written_solve(a: Any, b: Any, *, check: str) -> Any:
+    """Solve systems of a compiled program, which ends where a matrix may be singular to rounding."""
+    tiny = 8 * a.shape[-1] * np.finfo(a.dtype).eps
+    if check == "qr":
+        diagonal = np.abs(np.diagonal(a, axis1=-2, axis2=-1))
+        fine = diagonal > tiny * np.sqrt(np.sum(np.abs(a) ** 2, axis=-2))
+    else:
+        s = bind("svd", a, full_matrices=False)[1]
+        fine = s[..., -1:] > tiny * s[..., :1]
+    return trusted(solve(a, b), fine)
+
+
+def _is_checked(a: Aval, b: Aval, *, check: str) -> bool:
+    return bool(check) and a.size > 0 and (check != "qr" or a.dtype.kind == "c")
+
+
+WRITTEN["solve"] = Written(_written_solve, _is_checked)
 register(
     Primitive(
         "solve",
@@ -152,6 +172,24 @@ def _run_cofactor(a: Any) -> Any:
     others = np.prod(safe, axis=-1, keepdims=True) / safe
     others = np.where(zero.sum(axis=-1, keepdims=True) == zero, others, 0)
     return _typed(as_array(phase)[..., None, None] * np.conj((u * others[..., None, :]) @ vh), a)
+
+
+def _by_inverse(a: Any, *es: Any) -> Any:
+    """Return a derivative of the determinant along `es` and one direction more, in a compiled program.
+
+    It ends where a matrix is too near to a singular one.
+    """
+    det = bind("det", a)
+    b = swapped(inverse(a))
+    sizes = [np.max(np.sum(np.abs(x), axis=-1), axis=-1) for x in (a, b)]
+    order = len(es) + 1
+    fine = np.isfinite(det) & (det != 0) & ((sizes[0] * sizes[1]) ** order < np.finfo(a.dtype).eps ** -0.4)
+    found = _along_inverse(b, *es) if es else b
+    return trusted(reshape(det, (*det.shape, 1, 1)) * found, fine)
+
+
+WRITTEN["cofactor"] = Written(_by_inverse, lambda a: a.dtype.kind == "c" or a.shape[-1] > SMALL)
+WRITTEN["minors"] = WRITTEN["second_minors"] = Written(_by_inverse)
 
 
 def _run_minors(a: Any, ct: Any) -> Any:
@@ -367,6 +405,23 @@ def _pinv(ct: Any, out: Any, x: Any, **_: Any) -> Any:
     first = first - matrix_product(b, matrix_product(q, first))
     second = second - matrix_product(matrix_product(second, q), b)
     return first + second - own
+
+
+def _written_pinv(a: Any, *, rcond: Any, hermitian: bool) -> Any:
+    """Return pseudo-inverses as NumPy does, of Hermitian matrices by eigenvalues."""
+    if hermitian:
+        s, u = bind("eigh", a, uplo="L")
+        size, v = np.abs(s), u
+    else:
+        u, s, vh = bind("svd", a, full_matrices=False)
+        size, v = s, adjoint(vh)
+    limit = np.asarray(1e-15 if rcond is None else rcond)[..., None]
+    kept = size > limit * np.max(size, axis=-1, keepdims=True)
+    weights = np.where(kept, 1 / np.where(kept, s, 1), 0)
+    return matrix_product(v, as_column(weights) * adjoint(u))
+
+
+WRITTEN["pinv"] = Written(_written_pinv)
 
 
 def _shape_pinv(a: Aval, *, rcond: Any, hermitian: bool) -> Aval:

@@ -20,8 +20,10 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.stored import LAPACK, Stored, is_flag, is_text, one_of
 from fgrad.core.tensor import bind, unary
+from fgrad.ops.compiled import WRITTEN, Written
 from fgrad.ops.linear import broadcast_to, reshape, with_rank
 from fgrad.ops.matrices import as_column, as_row
+from fgrad.ops.requirements import trusted
 
 _LOST = "so the gradient does not exist"
 
@@ -138,6 +140,27 @@ def _run_guard(
             )
         )
     return np.where(bad, x.dtype.type(0), x)
+
+
+def _written_guard(x: Any, bad: Any, _: Any, *likes: Any, look: bool, strict: bool, **__: Any) -> Any:
+    """Look for what is not negligible where it is bad, in a compiled program, which ends there."""
+    kept = np.where(bad, x.dtype.type(0), x)
+    if not look:
+        return kept
+    if strict:
+        return trusted(kept, np.logical_not(bad))
+    eps = float(np.finfo(x.dtype).eps)
+    scale: Any = eps**0.25
+    for like in likes:
+        scale = np.maximum(scale, np.max(np.abs(like), axis=(-2, -1), keepdims=True))
+    return trusted(kept, np.logical_not(bad & (np.abs(x) > math.sqrt(eps) * scale)))
+
+
+def _is_complex(x: Aval, bad: Any, w: Any, *likes: Aval, **_: Any) -> bool:
+    return "c" in (x.dtype.kind, *(v.dtype.kind for v in likes)) and all(v.size for v in likes)
+
+
+WRITTEN["guard"] = Written(_written_guard, _is_complex)
 
 
 def _guard_vjp(pattern: Pattern) -> VJP | None:

@@ -14,10 +14,11 @@ from typing import Any
 
 from fgrad import locks
 from fgrad.backend.array import DeviceArray
-from fgrad.core.aval import aval_of
+from fgrad.core.aval import Aval, aval_of
 from fgrad.core.caches import LRU
 from fgrad.core.nonfinite import quiet
 from fgrad.core.primitive import Rule
+from fgrad.core.program import Program
 from fgrad.core.trace import running
 from fgrad.expr.node import Expr
 from fgrad.ops import compiled
@@ -42,13 +43,18 @@ def launched(rule: Rule, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
 
 def _made(key: Any, rule: Rule, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
     """Return the program of a rule, ready to run where the arrays are."""
-    with locks.making, quiet(), running(()):
-        program, _ = staged(lambda *xs: _several(rule(*xs, **params)), list(map(aval_of, arrays)))
+    with locks.making:
+        program = _staged(partial(rule, **params), list(map(aval_of, arrays)))
         if arrays[0].__class__ is DeviceArray:  # modules come late: most programs need neither
             made = import_module("fgrad.compiler.device").DeviceExecutable
             return PROGRAMS.setdefault(key, made(program, arrays[0].place, kept=BYTES))
         made = import_module("fgrad.compiler.executable").Executable
         return PROGRAMS.setdefault(key, made(program, speculative=False, kept=BYTES))
+
+
+def _staged(function: Rule, avals: Sequence[Aval]) -> Program:
+    with quiet(), running(()):
+        return staged(lambda *xs: _several(function(*xs)), avals)[0]
 
 
 def _frozen(x: Any) -> Any:
@@ -73,5 +79,6 @@ compiled.LAUNCH.append(
         launched,
         partial(_elementwise, "fgrad.compiler.elementwise"),
         partial(_elementwise, "fgrad.compiler.device.elementwise"),
+        _staged,
     )
 )

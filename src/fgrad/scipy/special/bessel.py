@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from fgrad.extend.engine import Expr, call, equal, fn, where
+from fgrad.core.tensor import bind
+from fgrad.extend.engine import WRITTEN, Expr, Written, as_value, call, equal, fn, where
 from fgrad.scipy.special.primitives import Row, declare, either
 
 
@@ -187,3 +188,4 @@ declare({
         None, None, fn.exp(fn.log_wright_bessel(a, b + a, x) - f)), "10.46.1"),
 })
 # fmt: on
+WRITTEN["ive_signed"] = Written(lambda v, z: np.sign(as_value(z)) * bind("ive", v, z))

@@ -20,8 +20,10 @@ from fgrad.core.stored import REAL, Stored, are_positive_powers
 from fgrad.core.tensor import bind, unary
 from fgrad.extend.engine import (
     COMPOSED,
+    WRITTEN,
     DeviceArray,
     Expr,
+    Written,
     as_value,
     batch_elementwise,
     call,
@@ -30,6 +32,7 @@ from fgrad.extend.engine import (
     fn,
     near,
 )
+from fgrad.lax import while_loop
 from fgrad.scipy.special.primitives import Row, declare
 
 STEP = (
@@ -66,6 +69,31 @@ def _trapezoidal(xs: list[Any], powers: tuple[float, ...]) -> Any:
         total = total * (t + x) ** -p
     integral = np.where(at_zero >= 1, np.inf, np.sum(total, axis=0))
     return np.where(functools.reduce(np.minimum, xs) < 0, np.nan, integral)
+
+
+def _written_carlson(*xs: Any, powers: tuple[float, ...]) -> Any:
+    """Return the same in a compiled program, where a loop adds up the rule."""
+    kind = np.result_type(*(x.dtype for x in xs))
+    shape = np.broadcast_shapes(*(x.shape for x in xs))
+    wide = [np.broadcast_to(convert(x, np.dtype(float)), shape) for x in xs]
+    positive = [np.where(x > 0, x, np.nan) for x in wide]
+    at_zero: Any = sum(p * (x == 0) for x, p in zip(wide, powers, strict=True))
+    start = np.log(functools.reduce(np.fmin, positive)) - TAIL / (1 - np.minimum(at_zero, 0.75))
+    stop = np.log(functools.reduce(np.fmax, positive)) + TAIL / (sum(powers) - 1)
+    length = np.max(np.where(np.isfinite(stop - start), stop - start, 0.0))
+
+    def step(state: Any) -> Any:
+        k, total = state
+        t = np.exp(start + STEP * k)
+        term = STEP * t
+        for x, p in zip(wide, powers, strict=True):
+            term = term * (t + x) ** -p
+        return k + 1.0, total + term
+
+    count = np.ceil(length / STEP) + 1
+    _, total = while_loop(lambda state: state[0] < count, step, (0.0, np.zeros(shape)))
+    integral = np.where(at_zero >= 1, np.inf, total)
+    return convert(np.where(functools.reduce(np.minimum, wide) < 0, np.nan, integral), kind)
 
 
 # ---- SciPy's integrals on a device, where CuPy has none of these
@@ -194,6 +222,23 @@ def _run_moment(phi: Any, m: Any, *, powers: tuple[float, float]) -> Any:
         zero = np.zeros_like(found)
         found = found + np.where(half == 0, 0, half * _run_carlson(zero, 1 - m + zero, 1.0, powers=orders))
     return found.astype(kind)
+
+
+def _written_moment(phi: Any, m: Any, *, powers: tuple[float, float]) -> Any:
+    k, p = powers
+    kind = np.result_type(phi.dtype, m.dtype)
+    phi, m = convert(phi, np.dtype(float)), convert(m, np.dtype(float))
+    orders = (0.5, p, k + 1 - p)
+    half = np.rint(phi / math.pi)
+    rest = phi - math.pi * half
+    s, c = np.sin(rest), np.cos(rest)
+    one = np.ones(())
+    found = s * (s * s) ** k / 2 * _written_carlson(c * c, 1 - m * s * s, one, powers=orders)
+    whole = _written_carlson(np.zeros(m.shape), 1 - m, one, powers=orders)
+    return convert(found + np.where(half == 0, 0, half * whole), kind)
+
+
+WRITTEN["carlson"], WRITTEN["elliptic_moment"] = Written(_written_carlson), Written(_written_moment)
 
 
 def _moment_vjp(pattern: Pattern) -> VJP:

@@ -15,8 +15,11 @@ from fgrad.compat.scipy import hidden_ufunc, hidden_ufuncs_are_found
 from fgrad.core.primitive import NUMPY
 from fgrad.core.tensor import bind, unary
 from fgrad.extend.engine import (
+    WRITTEN,
     Expr,
+    Written,
     as_array,
+    as_value,
     axes_of,
     broadcast_to,
     call,
@@ -28,9 +31,10 @@ from fgrad.extend.engine import (
     inexact,
     operand,
     reshape,
+    trusted,
 )
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.scipy.special.primitives import Row, declare, hidden, integers
+from fgrad.scipy.special.primitives import Row, declare, hidden, integers, loops_alone, whole
 
 __all__ = [
     "lambertw",
@@ -82,7 +86,29 @@ def _spherical_there(name: str, n: Any, z: Any) -> Any:
     return np.where((z < 0) & is_odd, -size, size).astype(kind)
 
 
+def _spherical_written(name: str) -> Any:
+    """Return how compiled programs compute the function: as on a device, of orders that are integers."""
+    loop = loops_alone(name, hidden_ufunc(name))
+
+    def written(n: Any, z: Any) -> Any:
+        order, lost = whole(n)
+        z = as_value(z)
+        if z.dtype.kind == "c":
+            found = loop(order, z)
+        elif name == "spherical_kn":
+            found = np.where(z < 0, loop(order, z + 0j).real, loop(order, z))
+        else:
+            is_odd = np.remainder(order + (name == "spherical_yn"), 2) == 1
+            size = loop(order, np.absolute(z))
+            found = np.where((z < 0) & is_odd, -size, size)
+        return found if lost is None else trusted(found, order == n)
+
+    return written
+
+
 declare({name: _spherical_row(name) for name in _SPHERICAL})
+if hidden_ufuncs_are_found():
+    WRITTEN.update({name: Written(_spherical_written(name)) for name in _SPHERICAL})
 declare(
     {
         "lambertw": Row(

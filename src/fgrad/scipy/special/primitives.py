@@ -15,15 +15,19 @@ from scipy import special
 
 from fgrad.compat.scipy import hidden_ufunc, hidden_ufuncs_are_found
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import CANCELS, Rule, Universal
+from fgrad.core.primitive import CANCELS, Primitive, Rule, Universal, flat, register
 from fgrad.core.tensor import bind
 from fgrad.extend.engine import (
+    WRITTEN,
     Expr,
     FastUfunc,
     Operand,
+    Written,
     as_array,
+    as_value,
     declare_call,
     declare_word,
+    trusted,
     var,
     where,
 )
@@ -45,10 +49,14 @@ class Row(NamedTuple):
     loops: Universal | None = None  # what computes it in compiled programs, where `run` does elsewhere
 
 
-# whose loops of floats warn where a number is not whole, or raise, whatever `errstate` says
-SPEAKING = frozenset(
-    ("yn", "kn", "expn", "pdtri", "nbdtr", "nbdtrc", "nbdtri", "bdtr", "bdtrc", "bdtri", "pbdv", "pbvv")
-)
+# whose loops of floats warn where these operands are not whole, or raise, whatever `errstate` says
+SPEAKING = {
+    **dict.fromkeys(("yn", "kn", "expn", "pdtri"), (0,)),
+    **dict.fromkeys(("nbdtr", "nbdtrc", "nbdtri"), (0, 1)),
+    **dict.fromkeys(("bdtr", "bdtrc", "bdtri"), (1,)),
+}
+FINITE = {"pbdv", "pbvv"}  # which run out of memory where orders are infinite
+LARGEST = 1e6  # of their orders that are computed without asking
 PRIMITIVES_OF: dict[str, tuple[str, ...]] = {}  # name of a function -> its primitives, one for each output
 TABLE: dict[str, Row] = {}  # the lines of all tables
 
@@ -117,6 +125,9 @@ def declare(table: Mapping[str, Row]) -> None:
         if function in vars(special):
             PRIMITIVES_OF[function] = (*PRIMITIVES_OF.get(function, ()), name)
         TABLE[name] = row
+        if isinstance(ufunc, np.ufunc) and (function in SPEAKING or function in FINITE):
+            place = row.output[1] if row.output else 0
+            WRITTEN[name] = Written(_written(name, function, ufunc, place))
 
 
 def _loops(ufunc: Any, row: Row) -> Universal | None:
@@ -125,7 +136,60 @@ def _loops(ufunc: Any, row: Row) -> Universal | None:
         return row.loops
     if row.run is not None or not isinstance(ufunc, np.ufunc):
         return None
-    return Universal(ufunc, row.output[1] if row.output else 0, row.whole or ufunc.__name__ in SPEAKING)
+    known = row.whole or ufunc.__name__ in SPEAKING or ufunc.__name__ in FINITE
+    return Universal(ufunc, row.output[1] if row.output else 0, known)
+
+
+def loops_alone(name: str, ufunc: np.ufunc, output: int = 0) -> Callable[..., Any]:
+    """Return what binds a primitive of compiled programs, for operands that its loops take without a word."""
+    place = f"{name}.loop"
+
+    def shape(*operands: Any) -> Aval:
+        dtypes = ufunc.resolve_dtypes((*(x.dtype for x in operands), *(None,) * ufunc.nout))
+        return Aval(np.broadcast_shapes(*(x.shape for x in operands)), dtypes[ufunc.nin + output])
+
+    register(
+        Primitive(
+            place,
+            run=lambda *xs: ufunc(*xs)[output] if ufunc.nout > 1 else ufunc(*xs),
+            vjp=flat,
+            shape=shape,
+            universal=Universal(ufunc, output),
+            stored="compilers write it",
+        )
+    )
+    return lambda *xs: bind(place, *xs)
+
+
+def whole(x: Any) -> tuple[Any, Any]:
+    """Return numbers cut to integers, as SciPy cuts them, and where they are not numbers."""
+    x = as_value(x)
+    if x.dtype.kind in "iu":
+        return x, None
+    lost = np.isnan(x)
+    return np.where(lost, 0, np.trunc(x)).astype(np.int64), lost
+
+
+def _written(name: str, function: str, ufunc: np.ufunc, output: int) -> Rule:
+    """Return how a compiled program calls loops that would speak: with integers, or with what is finite."""
+    loop = loops_alone(name, ufunc, output)
+
+    def cut(*xs: Any) -> Any:
+        given, nan = list(xs), []
+        for i in SPEAKING[function]:
+            given[i], lost = whole(xs[i])
+            nan += [] if lost is None else [(lost, xs[i])]
+        found = loop(*map(as_value, given))
+        for lost, x in nan:
+            found = np.where(lost, x, found)
+        return found
+
+    def finite(v: Any, x: Any) -> Any:
+        v = as_value(v) * 1.0
+        large = np.abs(v) > LARGEST
+        return trusted(loop(np.where(large, 0.0, v), as_value(x)), np.logical_not(large))
+
+    return finite if function in FINITE else cut
 
 
 def hidden(name: str, **options: Any) -> Universal | None:

@@ -1,0 +1,69 @@
+"""Loops over arrays, as of `functions`, called by compiled programs with their own slots and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import Aval
+from fgrad.kernels import checks, native
+from fgrad.kernels.functions import Function
+from fgrad.kernels.threads import Loop
+
+_TEXT = """
+CONTRACT = "args({names}, *rest), {conditions}"
+
+
+def kernel(slots, args, lo, hi):
+    places = np.empty({words}, np.int64)
+{lines}
+    call(args[{function}], places, part(args, {numbers}), lo, hi)
+"""
+
+
+def bridge(loop: Loop, args: Sequence[Any], steps: int) -> tuple[native.Kernel, list[int]] | None:
+    """Return the kernel that calls a loop, and its numbers; None where Python runs it.
+
+    Args:
+        loop: what to call.
+        args: its arguments but for the bounds: (slot, aval) for arrays, which lie row by row, and numbers.
+        steps: how many steps the loop has.
+
+    Raises:
+        BrokenContractError: it would read or write outside of its arrays.
+    """
+    if not isinstance(loop, Function):
+        return None
+    given = [np.empty(a[1].shape, a[1].dtype) if isinstance(a, tuple) else a for a in args]
+    numbers, _ = loop.packed(given, steps)
+    arrays = [a for a in args if isinstance(a, tuple)]
+    sizes = [aval.size * aval.dtype.itemsize for _, aval in arrays]
+    return _kernel(len(arrays)), [*(slot for slot, _ in arrays), *sizes, loop.kernel.address, *numbers]
+
+
+def _kernel(count: int) -> native.Kernel:
+    lines = []
+    for k in range(count):
+        at = checks.WORDS * k
+        lines.append(f"places[{at}] = address(uint8_at(slots, args, {k}))")
+        if checks.ON:
+            lines.append(
+                f"places[{at + 1}], places[{at + 2}] = places[{at}], places[{at}] + args[{count + k}]"
+            )
+    return native.deferred(
+        _TEXT.format(
+            names=", ".join(f"{word}{k}" for word in ("x", "size") for k in range(count)),
+            conditions=", ".join(f"size{k} <= nbytes(x{k})" for k in range(count)),
+            words=checks.WORDS * count,
+            lines="\n".join(f"    {line}" for line in lines),
+            function=2 * count,
+            numbers=2 * count + 1,
+        )
+    )
+
+
+def memory(shape: tuple[int, ...], dtype: Any) -> Aval:
+    """Return what a loop needs besides its operands."""
+    return Aval(shape, np.dtype(dtype))
