@@ -10,7 +10,7 @@ import pytest
 
 import fgrad as fg
 from fgrad.compiler.elementwise import Elementwise
-from fgrad.core.primitive import LARGE, MEDIUM, PRIMITIVES
+from fgrad.core.primitive import FEW, LARGE, MEDIUM, PRIMITIVES
 from fgrad.expr.atoms import ATOMS
 from fgrad.kernels import selection
 from fgrad.ops import compiled
@@ -404,11 +404,32 @@ def test_powers_of_large_arrays(exponent, dtype):
     )
 
 
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("exponent", [-3, 2, 3, 4.0, 5])
+def test_powers_of_arrays_that_are_not_large(exponent, dtype):
+    for size in (FEW - 1, FEW, MEDIUM - 1):
+        x = operands("hypot", dtype)[0][:size]
+        wide = x.astype(np.longdouble)
+        value, pullback = fg.vjp(lambda x: x**exponent, x)
+        assert value.dtype == x.dtype
+        assert (np.abs(value - wide**exponent) <= 2 * np.spacing(np.abs(x**exponent))).all()
+        slope = (exponent * wide ** (exponent - 1)).astype(dtype)
+        np.testing.assert_allclose(pullback(np.ones_like(x))[0], slope, rtol=8 * np.finfo(dtype).eps)
+
+
+def test_underflow_in_powers_of_arrays_that_are_not_large_is_told():
+    x = np.full(FEW, 1e-200)
+    with np.errstate(under="raise"), pytest.raises(FloatingPointError, match="underflow"):
+        fg.tensor(x) ** 3
+
+
+@pytest.mark.parametrize("size", [FEW, LARGE])
 @pytest.mark.parametrize(
-    ("bad", "exponent", "what"), [(0, -3, "divide"), (1e200, 3, "overflow"), (-2, 1.5, "invalid")]
+    ("bad", "exponent", "what"),
+    [(0, -3, "divide"), (1e200, 3, "overflow"), (1e200, 4, "overflow"), (-2, 1.5, "invalid")],
 )
-def test_what_numpy_says_of_large_powers(bad, exponent, what):
-    x = np.abs(operands("hypot", "d")[0])
+def test_what_numpy_says_of_powers(bad, exponent, what, size):
+    x = np.abs(operands("hypot", "d", size)[0])
     x[5] = bad
     with pytest.warns(RuntimeWarning, match=f"{what}.*power") as found:
         np.testing.assert_allclose((fg.tensor(x) ** exponent).numpy(), np.power(x, exponent), rtol=1e-15)

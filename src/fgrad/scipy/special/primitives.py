@@ -15,7 +15,7 @@ from scipy import special
 
 from fgrad.compat.scipy import hidden_ufunc, hidden_ufuncs_are_found
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import CANCELS, Rule, Universal
+from fgrad.core.primitive import CANCELS, MEDIUM, Rule, Universal
 from fgrad.core.tensor import bind
 from fgrad.extend.engine import (
     Expr,
@@ -152,6 +152,9 @@ def _large(name: str, run: Rule, count: int) -> Rule | None:
     fast = FastUfunc(params, formula(*params), run, "d" if name in CANCELLING else "fd", silent=True)
 
     def large(*operands: Any) -> Any:
+        first = operands[0]
+        if first.__class__ is np.ndarray and first.size < MEDIUM:
+            return run(*operands)
         ways = special.geterr()
         is_silent = all(ways[error] == "ignore" for error in ways if error != "memory")  # which it raises
         return (fast if is_silent else run)(*operands)
