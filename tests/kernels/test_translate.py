@@ -443,5 +443,5 @@ def test_variables_that_are_assigned_once_need_no_memory():
     run(found, [x, out], hi=len(x))
     np.testing.assert_array_equal(out, [*expected, after])
     written = compilation.assembly(ONCE, "kernel", "f")
-    # `total`, `last`, `k`; the two counters of `for`; the parameter `x` and `excess`, for each call of `clamped`
+    # of `total`, `last`, `k`, the two counters, the parameter `x` and `excess`
     assert written.count(" alloca ") == 7
