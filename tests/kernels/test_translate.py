@@ -389,3 +389,59 @@ def kernel(slots, args, lo, hi):
     expected = np.zeros(15)
     expected[[3, 6, 9]] = [x[0] + x[6], x[3] + x[3], x[6] + x[0]]
     np.testing.assert_array_equal(out, expected)
+
+
+ONCE = """
+@helper
+def twice(x):
+    y = x + x
+    return y
+
+
+@helper
+def clamped(x, top):
+    if x > top:
+        x = top
+        excess = np.int64(1)
+    else:
+        excess = np.int64(0)
+    return x + excess
+
+
+def kernel(slots, args, lo, hi):
+    x, out = int64_at(slots, args, 0), int64_at(slots, args, 1)
+    total = np.int64(0)
+    last = np.int64(-1)
+    for i in range(np.int64(lo), np.int64(hi)):
+        here = x[i]
+        if here > 2:
+            part = twice(here)
+            total += part
+        else:
+            for j in range(here):
+                inner = twice(j) + here
+                total = total + inner
+        after = clamped(twice(here), 9)
+        last = after
+        k = np.int64(0)
+        while k < after:
+            step = k + 1
+            k = step
+        out[i] = total + after + k
+    out[np.int64(hi)] = last
+"""
+
+
+def test_variables_that_are_assigned_once_need_no_memory():
+    x = np.array([0, 1, 2, 3, 7, -4, 40])
+    expected, total, after = [], 0, 0
+    for here in x.tolist():
+        total += 2 * here if here > 2 else sum(2 * j + here for j in range(here))
+        after = 10 if 2 * here > 9 else 2 * here
+        expected.append(total + after + max(after, 0))
+    found, out = native.compiled(ONCE), np.zeros(len(x) + 1, np.int64)
+    run(found, [x, out], hi=len(x))
+    np.testing.assert_array_equal(out, [*expected, after])
+    written = compilation.assembly(ONCE, "kernel", "f")
+    # of `total`, `last`, `k`, the two counters, the parameter `x` and `excess`
+    assert written.count(" alloca ") == 7

@@ -10,7 +10,7 @@ import pytest
 
 import fgrad as fg
 from fgrad.compiler.elementwise import Elementwise
-from fgrad.core.primitive import LARGE, MEDIUM, PRIMITIVES
+from fgrad.core.primitive import FEW, LARGE, MEDIUM, PRIMITIVES
 from fgrad.expr.atoms import ATOMS
 from fgrad.kernels import selection
 from fgrad.ops import compiled
@@ -285,6 +285,55 @@ def test_slopes_of_two_large_arguments(name, dtype):
             assert a.shape == np.shape(p)
 
 
+REVERSED = [name for name in ATOMS if hasattr(np, name) and name != "where" and not PRIMITIVES[name].flat]
+IN_UNIT = {"arcsin", "arccos", "arctanh", "expm1", "exp", "exp2", "sinh", "cosh"}
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("name", REVERSED)
+def test_large_reverse_steps_are_the_small_ones(name, dtype):
+    given = operands(name, dtype, LARGE)
+    if name in IN_UNIT:
+        given = [np.abs(x) / 50 for x in given]
+    for k, x in enumerate(given):
+        x[3 * k : 3 * k + 3] = 0, 1, 1
+    rtol = 4 * np.finfo(dtype).eps
+    ct = RNG.standard_normal(LARGE).astype(dtype)
+    ct[::5], ct[6] = 0, np.inf
+    small = [slice(i, i + 2048) for i in range(0, LARGE, 2048)]
+    patterns = [(True,)] if len(given) == 1 else [(True, True), (True, False), (False, True)]
+    for pattern in patterns:
+        vjp = PRIMITIVES[name].vjp(pattern)
+        if vjp is None:
+            continue
+        with np.errstate(all="ignore"):
+            out = getattr(np, name)(*given)
+            saved = [(out, *given)[k] for k in vjp.keep]
+            ct = ct.astype(out.dtype)
+            found = vjp.raw(ct, *saved)
+            expected = [vjp.raw(ct[part], *(x[part] for x in saved)) for part in small]
+        for a, pieces in zip(found, zip(*expected, strict=True), strict=True):
+            if pieces[0] is None:
+                assert a is None
+            else:
+                assert a.dtype == out.dtype
+                np.testing.assert_allclose(a, np.concatenate(pieces), rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("view", [lambda x: x.T, lambda x: x[:, ::-1], lambda x: x[:1], lambda x: x[5, 5]])
+def test_large_reverse_steps_of_operands_that_lie_in_any_way(view):
+    x, y = 1 + RNG.uniform(size=(2, 300, 300))
+    for a, b in ((x, view(y)), (view(x), y), (view(x), view(y).copy())):
+        loss = lambda a, b: np.sum(x * (a / b))
+        found = fg.grad(loss, (0, 1))(a, b)
+        wide = np.broadcast_arrays(a, b, x)
+        slopes = x / wide[1], -x * wide[0] / wide[1] ** 2
+        for g, slope, operand in zip(found, slopes, (a, b), strict=True):
+            axes = {0: (0, 1), 1: (0,)}.get(operand.ndim and operand.shape[0], ())
+            expected = slope.sum(axes).reshape(operand.shape)
+            np.testing.assert_allclose(g, expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", LARGE_VALUES)
 def test_values_do_not_depend_on_who_records(name, monkeypatch):
     f, given = getattr(np, name), operands(name, "d")
@@ -404,11 +453,32 @@ def test_powers_of_large_arrays(exponent, dtype):
     )
 
 
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("exponent", [-3, 2, 3, 4.0, 5])
+def test_powers_of_arrays_that_are_not_large(exponent, dtype):
+    for size in (FEW - 1, FEW, MEDIUM - 1):
+        x = operands("hypot", dtype)[0][:size]
+        wide = x.astype(np.longdouble)
+        value, pullback = fg.vjp(lambda x: x**exponent, x)
+        assert value.dtype == x.dtype
+        assert (np.abs(value - wide**exponent) <= 2 * np.spacing(np.abs(x**exponent))).all()
+        slope = (exponent * wide ** (exponent - 1)).astype(dtype)
+        np.testing.assert_allclose(pullback(np.ones_like(x))[0], slope, rtol=8 * np.finfo(dtype).eps)
+
+
+def test_underflow_in_powers_of_arrays_that_are_not_large_is_told():
+    x = np.full(FEW, 1e-200)
+    with np.errstate(under="raise"), pytest.raises(FloatingPointError, match="underflow"):
+        fg.tensor(x) ** 3
+
+
+@pytest.mark.parametrize("size", [FEW, LARGE])
 @pytest.mark.parametrize(
-    ("bad", "exponent", "what"), [(0, -3, "divide"), (1e200, 3, "overflow"), (-2, 1.5, "invalid")]
+    ("bad", "exponent", "what"),
+    [(0, -3, "divide"), (1e200, 3, "overflow"), (1e200, 4, "overflow"), (-2, 1.5, "invalid")],
 )
-def test_what_numpy_says_of_large_powers(bad, exponent, what):
-    x = np.abs(operands("hypot", "d")[0])
+def test_what_numpy_says_of_powers(bad, exponent, what, size):
+    x = np.abs(operands("hypot", "d", size)[0])
     x[5] = bad
     with pytest.warns(RuntimeWarning, match=f"{what}.*power") as found:
         np.testing.assert_allclose((fg.tensor(x) ** exponent).numpy(), np.power(x, exponent), rtol=1e-15)

@@ -23,6 +23,7 @@ EACH = -1  # of all operands
 LARGE = 32768  # elements: more are worth a compiled loop
 ROWS = 2**16  # the product of the sizes of two operands whose result may have many rows
 MEDIUM = 4096  # elements: more are worth one where NumPy's own loop takes several times as long
+FEW = 128  # elements: more are worth the question what takes the place of NumPy's loop
 OUT = 0  # the place of the output among the values that a rule may keep; primal i is at i + 1
 _NAMES = {"out": OUT, "x": 1, "y": 2, "z": 3}
 
@@ -179,7 +180,7 @@ class Primitive:
         write: (x, new, **params) -> x with what the primitive takes of it replaced by `new`, where the
             result is a view of x that NumPy lets one write to.
         depends: whether it depends on how x lies in memory that the result is a view.
-        large: what eager mode calls in place of `run` for MEDIUM arrays, where a compiled loop is faster.
+        large: what eager mode calls in place of `run` for arrays that are not small; it looks how large.
         by_rows: whether `large` is for arrays of different shapes alone, whose result may have many rows.
         mixes: whether a Python number takes the dtype of the arrays beside it; all with a body do so.
         costly: whether it costs much more than a pass over its operands.

@@ -23,12 +23,12 @@ from fgrad.core.display import html_of
 from fgrad.core.operators import Operators
 from fgrad.core.placement import buffer_of, near
 from fgrad.core.primitive import (
+    FEW,
     FUNCTIONS,
     KEEP_OUT,
     KEEP_X,
     KEEP_XY,
     KEEP_Y,
-    MEDIUM,
     OUT,
     PRIMITIVES,
     ROWS,
@@ -227,7 +227,7 @@ def apply_unary(primitive: Primitive, x: Any) -> Any:
         if v.__class__ is not _ndarray and isinstance(v, Tracer):
             return _boxed(primitive, (x,), {})
         t: Tensor = _new(Tensor)
-        t._value = primitive.run(v) if primitive.large is None or v.size < MEDIUM else primitive.large(v)
+        t._value = primitive.run(v) if primitive.large is None or v.size < FEW else primitive.large(v)
         t._nodes = ()
         t._base = t._viewers = None
         return t
@@ -244,7 +244,7 @@ def apply_unary(primitive: Primitive, x: Any) -> Any:
         return bind(primitive.name, x)
     if primitive.real and v.dtype.kind == "c":
         return bind(primitive.name, x)
-    out = primitive.run(v) if primitive.large is None or v.size < MEDIUM else primitive.large(v)
+    out = primitive.run(v) if primitive.large is None or v.size < FEW else primitive.large(v)
     n = Node()
     n.tape = tape
     n.vjp = vjp
@@ -320,12 +320,12 @@ def apply_binary(primitive: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 
         kept = _numbers.get(vy)
         vy = _number(vy) if kept is None else kept
         large = primitive.large
-        out = primitive.run(vx, vy) if large is None or vx.size < MEDIUM else large(vx, vy)
+        out = primitive.run(vx, vy) if large is None or vx.size < FEW else large(vx, vy)
     elif (vx.__class__ is float or vx.__class__ is int) and vy.dtype is _FLOAT64:
         kept = _numbers.get(vx)
         vx = _number(vx) if kept is None else kept
         large = primitive.large
-        out = primitive.run(vx, vy) if large is None or vy.size < MEDIUM else large(vx, vy)
+        out = primitive.run(vx, vy) if large is None or vy.size < FEW else large(vx, vy)
     else:
         large = primitive.large
         if large is None or (

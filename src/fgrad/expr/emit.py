@@ -48,7 +48,7 @@ def emit_in_place(
 
     An intermediate result gives its memory to the operation that uses it last. Numbers have no memory to
     give: where the first parameter has no axes, the function called `otherwise` is called. If `bounded`, that
-    is called where it has one element, or none, or `MEDIUM` or more: one look tells.
+    is called where it has one element, or none, or `LEAST` or more: one look tells.
     """
     text, constants = emit_calls(name, params, results)
     head, *lines, last = text.splitlines()
@@ -63,7 +63,7 @@ def emit_in_place(
                 lines[i] = f"    {step['term']} = {step['head']}({step['args']}, {arg})"
                 break
     names = ", ".join(str(p.leaf) for p in params)
-    fits = f"1 < {params[0].leaf}.size < MEDIUM" if bounded else f"{params[0].leaf}.ndim"
+    fits = f"1 < {params[0].leaf}.size < LEAST" if bounded else f"{params[0].leaf}.ndim"
     guard = f"    if not {fits}:\n        return {otherwise}({names})"
     return Source("\n".join([head, guard, *lines, last]) + "\n", constants)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
@@ -91,6 +92,15 @@ def postorder(*roots: Expr) -> Iterator[Expr]:
         else:
             stack.append((e, True))
             stack.extend((a, False) for a in reversed(e.args))
+
+
+def rewritten(roots: Sequence[Expr], formulas: Mapping[str, Callable[..., Operand]]) -> list[Operand]:
+    """Return `roots` with what `formulas` make of the arguments of a head that is in them in its place."""
+    new: dict[Expr, Operand] = {}
+    for e in postorder(*roots):
+        made = formulas.get(e.head, partial(apply, e.head))
+        new[e] = made(*[new[a] for a in e.args]) if e.args else e
+    return [new[e] for e in roots]
 
 
 def variables(*roots: Expr) -> frozenset[Expr]:

@@ -102,7 +102,8 @@ class _Loop(NamedTuple):
 class _Writer:
     """Writes statements at the end of a function; what differs between its branches is a variable in memory.
 
-    LLVM makes registers of these at once.
+    LLVM makes registers of these at once. Most variables need no memory: they are assigned once, before they
+    are read.
     """
 
     def __init__(self, builder: Any, functions: Mapping[str, ast.FunctionDef], names: Any) -> None:
@@ -110,6 +111,9 @@ class _Writer:
         self.kinds: dict[str, str] = {}  # of the variables of the function that is being written
         self.arrays: dict[str, Array] = {}  # its variables that are arrays, always the same
         self.places: dict[tuple[str, str], Any] = {}  # of a variable as it has one kind
+        self.steady: frozenset[str] = frozenset()  # its variables that need no memory
+        self.values: dict[str, Number] = {}  # of these
+        self.known_steady: dict[str, frozenset[str]] = {}  # by function
         self.loops: list[_Loop] = []
         self.depth = 0
         self.flags: tuple[str, ...] = ()  # of sums and products of unsigned numbers
@@ -117,10 +121,11 @@ class _Writer:
     def call(self, function: ast.FunctionDef, given: list[Any]) -> Any:
         """Write the body of a function, and return its result."""
         rounds = self.builder.floats, self.builder.differences
-        outside = self.kinds, self.places, self.loops, self.arrays
+        outside = self.kinds, self.places, self.loops, self.arrays, self.steady, self.values
         if self.depth == DEPTH or len(given) != len(function.args.args):
             raise UntranslatableError(f"the call of {function.name}")
         self.kinds, self.places, self.loops, self.arrays = {}, {}, [], {}
+        self.steady, self.values = self._steady_in(function), {}
         self.builder.floats = getattr(self.names[function.name], "floats", scalars.Builder.floats)
         self.builder.differences = self.builder.floats if self.depth else scalars.Builder.differences
         self.depth += 1
@@ -133,10 +138,17 @@ class _Writer:
             result = self._value(last.value)
         else:
             self._statements(function.body)
-        self.kinds, self.places, self.loops, self.arrays = outside
+        self.kinds, self.places, self.loops, self.arrays, self.steady, self.values = outside
         self.builder.floats, self.builder.differences = rounds
         self.depth -= 1
         return result
+
+    def _steady_in(self, function: ast.FunctionDef) -> frozenset[str]:
+        """Return what `_steady` does, which takes a while, once for all calls of a function."""
+        found = self.known_steady.get(function.name)
+        if found is None:
+            found = self.known_steady[function.name] = _steady(function)
+        return found
 
     # statements
 
@@ -292,6 +304,10 @@ class _Writer:
             return
         if not isinstance(value, Number) or name in self.arrays:
             raise UntranslatableError(f"{name} is not a number")
+        if name in self.steady:
+            self.values[name] = Number(value.kind, value.value, limits=value.limits)
+            self.kinds[name] = value.kind
+            return
         place = self.places.get((name, value.kind))
         if place is None:
             place = self.places[name, value.kind] = self._reserve(value.value.type)
@@ -303,6 +319,8 @@ class _Writer:
                 self._assign(f"{name} {which}", Number("uint64", limit))
 
     def _variable(self, name: str) -> Number:
+        if name in self.steady:
+            return self.values[name]
         kind = self.kinds[name]
         value = Number(kind, self.builder.load(self.places[name, kind]))
         if checks.ON and kind[-1] == "*":
@@ -566,6 +584,40 @@ class _Pointed(Array):
     def load(self, builder: Any, indices: Sequence[Number]) -> Number:
         """Return an element as it is."""
         return Number(self.dtype, builder.load(self.place(builder, indices)))
+
+
+def _steady(function: ast.FunctionDef) -> frozenset[str]:
+    """Return the variables that are assigned at one place, inside of all that surrounds their reads."""
+    stores: dict[str, list[tuple[int, ...]]] = {}
+    loads: dict[str, list[tuple[int, ...]]] = {}
+
+    def visit(node: ast.AST, inside: tuple[int, ...]) -> None:
+        """Note names; `inside` numbers the bodies around them."""
+        if isinstance(node, ast.Name):
+            found = loads if isinstance(node.ctx, ast.Load) else stores
+            found.setdefault(node.id, []).append(inside)
+        for field, value in ast.iter_fields(node):
+            if isinstance(value, ast.AST):
+                below = (*inside, id(node)) if field == "target" and isinstance(node, ast.For) else inside
+                visit(value, below)
+            elif isinstance(value, list):
+                below = inside
+                if value and isinstance(value[0], ast.stmt) and node is not function:
+                    below = (*inside, id(node) if field == "body" else -id(node))
+                for item in value:
+                    if isinstance(item, ast.AST):
+                        visit(item, below)
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            stores[node.target.id].append(inside)  # it reads it too
+
+    visit(function, ())
+    for parameter in function.args.args:
+        stores.setdefault(parameter.arg, []).append(())
+    return frozenset(
+        name
+        for name, places in stores.items()
+        if len(places) == 1 and all(at[: len(places[0])] == places[0] for at in loads.get(name, ()))
+    )
 
 
 def _known(value: Any) -> Number:

@@ -14,6 +14,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.primitive import (
     ADDS,
     BILINEAR,
+    CANCELS,
     CHEAP,
     CHOOSES,
     COMMUTATIVE,
@@ -43,7 +44,7 @@ from fgrad.core.tensor import binary, bind, unary
 from fgrad.expr.atoms import ATOMS, products
 from fgrad.expr.derive import chain, gradient
 from fgrad.expr.emit import emit_calls, emit_in_place
-from fgrad.expr.node import ZERO, Expr, Operand, apply, const, postorder, var, variables
+from fgrad.expr.node import ZERO, Expr, Operand, apply, const, postorder, rewritten, var, variables
 from fgrad.ops.compiled import FastPower, FastUfunc, Fused, FusedVJP, by_rows, chosen
 from fgrad.ops.linear import convert, with_rank
 
@@ -102,6 +103,7 @@ def declare_call(
     shape: Rule | None = None,
     formula: Callable[..., Expr] | None = None,
     large: Rule | None = None,
+    silent: Callable[[], bool] | None = None,
     traits: Iterable[str] = (),
     universal: Universal | None = None,
 ) -> Primitive:
@@ -118,18 +120,24 @@ def declare_call(
         shape: (*avals) -> aval; None asks the ufunc `run`.
         formula: (*operands) -> its value by atoms, for compiled loops of real numbers.
         large: what eager mode calls in place of `run` for large arrays.
+        silent: whether nobody asks to hear of errors, of which formulas do not tell.
         traits: what else is asked of it.
         universal: the universal function whose loops compute it, where that is not `run`.
     """
     params = tuple(var(f"x{i}") for i in range(len(arguments)))
     called = (unary, binary)[len(params) - 1] if len(params) < 3 else bind
     _RAW[name], _LIFTED[name] = large or run, functools.partial(called, name)
+    if formula is not None:
+        _FORMULAS[name] = formula
+        if CANCELS in traits:
+            _DOUBLE.add(name)
 
     @functools.cache
     def made() -> tuple[Sequence[Operand | None], Callable[[Pattern], VJP | None]]:
         given = slopes(OUT, *params) if slopes else ()
         known = [s if isinstance(s, Expr) else const(s or 0) for s in given]
-        return given, _vjp_maker(known, params, ("scale",) * len(params), _built_for_calls)
+        products = ("scale",) * len(params)
+        return given, _vjp_maker(known, params, products, _built_for_calls, large="fd", silent=silent)
 
     def vjp(pattern: Pattern) -> VJP | None:
         given, make_vjp = made()
@@ -147,11 +155,19 @@ def declare_call(
     return _declare(name, params, None, run, vjp if slopes else flat, real=real, shape=shape, **columns)
 
 
-def declare_word(name: str, f: Rule) -> None:
-    """Let the slopes of `declare_call` call `f`, a function of arrays and Tensors made of primitives."""
+def declare_word(name: str, f: Rule, formula: Callable[..., Operand] | None = None) -> None:
+    """Let the slopes of `declare_call` call `f`, a function of arrays and Tensors made of primitives.
+
+    Args:
+        name: what they call it.
+        f: the function.
+        formula: the same of real numbers by atoms, for compiled loops.
+    """
     if name in _RAW:
         raise ValueError(f"the word {name!r} is already declared")
     _RAW[name] = _LIFTED[name] = f
+    if formula is not None:
+        _FORMULAS[name] = formula
 
 
 def declare_body(
@@ -303,10 +319,11 @@ def _vjp_maker(
     *,
     fused: bool = False,
     large: str = "",
+    silent: Callable[[], bool] | None = None,
 ) -> Callable[[Pattern], VJP | None]:
     """Return the `vjp` of a primitive with these slopes: a function per pattern of tracked arguments.
 
-    One compiled loop computes it for large arrays if `fused`, or of the dtypes in `large`.
+    One compiled loop computes it for large arrays, from MEDIUM on where they are of the dtypes in `large`.
     """
     if all(s is ZERO for s in slopes):
         return flat
@@ -328,16 +345,49 @@ def _vjp_maker(
         mixed = [p for p in beside if any(r is not None and not _is_factor(p, r) for r in results)]
         text, constants = emit_calls("vjp", (CT, *kept), results, mixed if len(params) > 1 else ())
         lifted, raw = (built(text, space, constants) for space in (_LIFTED, _RAW))
+        loop = None if fused else _as_loop(results)
+        kinds = large.strip("f") if loop and loop[1] else large
+        least = MEDIUM if kinds else LARGE
         if len(params) == 1 and built is _built:  # no broadcasting: intermediate results may share memory
-            for bounded in (False, True) if large else (False,):
-                other = FusedVJP((CT, *kept), results, raw, large, MEDIUM) if bounded else raw
-                text, constants = emit_in_place("vjp", (CT, *kept), results, "other", bounded=bounded)
-                raw = built(text, {**_RAW, "other": other, "MEDIUM": MEDIUM}, constants)
-        if fused or (large and len(params) > 1):
+            for limited in (False, True) if loop else (False,):
+                other = FusedVJP((CT, *kept), results, raw, kinds or "fd", least) if limited else raw
+                text, constants = emit_in_place("vjp", (CT, *kept), results, "other", bounded=limited)
+                raw = built(text, {**_RAW, "other": other, "LEAST": least}, constants)
+        elif loop:
+            formulas, _ = loop
+            other = FusedVJP((CT, *kept), formulas, raw, kinds or "fd", least, silent)
+            raw = _large_apart(raw, other, least)
+        if fused:
             raw = FusedVJP((CT, *kept), results, raw, large or "fd", MEDIUM if large else LARGE)
         return VJP(lifted, raw=raw, keep=keep, transpose=ITSELF)
 
     return vjp
+
+
+def _large_apart(raw: Rule, large: Rule, least: int) -> Rule:
+    """Return a reverse step that is `large` for cotangents of `least` elements or more."""
+
+    def vjp(ct: Any, *saved: Any) -> Any:
+        return (raw if ct.size < least else large)(ct, *saved)
+
+    return vjp
+
+
+def _as_loop(results: Sequence[Expr | None]) -> tuple[list[Expr | None], bool] | None:
+    """Return what a compiled loop computes in the place of a reverse step, and whether in double alone.
+
+    None where it gains nothing, or where something in it is known to libraries alone.
+    """
+    given = [r for r in results if r is not None]
+    inside = [e for e in postorder(*given) if e.args]
+    if len(inside) < 2 and not any(e.head in {"scale", "multiply_no_nan"} for e in inside):
+        return None  # NumPy has one loop for it
+    if not all(e.head in ATOMS or e.head in _FORMULAS for e in inside):
+        return None
+    made = iter(rewritten(given, _FORMULAS))
+    known = [None if r is None else next(made) for r in results]
+    numbers = [const(e) if isinstance(e, float) else e for e in known]
+    return numbers, any(e.head in _DOUBLE for e in inside)
 
 
 def _shape(run: Rule, *operands: Any) -> Aval:
@@ -476,5 +526,7 @@ def _ldexp(ct: Any, y: Any) -> Any:
 
 _RAW: dict[str, Any] = {"widened": _like, **{name: atom.reference for name, atom in ATOMS.items()}}
 _RAW["where"], (_RAW["scale"], _RAW["multiply_no_nan"]) = chosen, products(chosen)
+_FORMULAS: dict[str, Callable[..., Operand]] = {}  # of calls and words, by atoms
+_DOUBLE: set[str] = set()  # those that lose digits in single precision
 _LIFTED: dict[str, Any] = {"widened": _like, **{name: caller(name) for name in ATOMS}}
 _declare_table()

@@ -178,6 +178,7 @@ def _written_rank(x: Any, ranks: Any, *, propagate: bool) -> Any:
 WRITTEN["rank"] = Written(_written_rank, lambda x, *_, **__: x.dtype.kind in "biuf")
 WRITTEN["representative"] = Written(lambda x, first, _: bind("gather", x, first, template=(HOLE,)))
 
+
 def _batch_rank(mapped: tuple[bool, ...], x: Any, ranks: Any, *, propagate: bool) -> Any:
     if not mapped[0]:
         x = broadcast_to(x, (ranks.shape[0], *x.shape))

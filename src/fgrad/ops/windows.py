@@ -131,7 +131,7 @@ def _run(
     if not math.prod(shape) or not w.size:
         return near(x).zeros(shape, dtype)
     x, w = x.astype(dtype, copy=False), w.astype(dtype, copy=False)
-    if _suits(x, w, shape, input_dilation):
+    if _suits(x, w, shape, input_dilation, _columns(x.shape, window, count)):
         return backend("windows").convolve(x, w, stride, padding, dilation, groups, shape)
     x = padded(x, padding, input_dilation)
     n, channels = x.shape[0], x.shape[1] // groups
@@ -142,11 +142,16 @@ def _run(
     return np.matmul(kernel, columns).reshape(shape)
 
 
-def _suits(x: Any, y: Any, out: Shape, input_dilation: Steps) -> bool:
+def _columns(images: Shape, window: Shape, count: Shape) -> int:
+    """Return how many elements all windows have, which slow code copies."""
+    return images[0] * images[1] * math.prod(window) * math.prod(count)
+
+
+def _suits(x: Any, y: Any, out: Shape, input_dilation: Steps, columns: int) -> bool:
     """Return whether compiled code is worth it and knows the case: arrays of two axes of space, or one."""
     return (
         x.__class__ is y.__class__ is np.ndarray
-        and x.size + math.prod(out) >= LARGE
+        and max(x.size + math.prod(out), columns) >= LARGE
         and x.dtype == y.dtype
         and x.dtype in FLOATS
         and len(out) in {3, 4}
@@ -192,7 +197,7 @@ def _run_input(
     input_dilation: Steps,
     groups: int,
 ) -> Any:
-    if math.prod(shape) and _suits(ct, w, shape, input_dilation):
+    if math.prod(shape) and _suits(ct, w, shape, input_dilation, _columns(shape, w.shape[2:], ct.shape[2:])):
         return backend("windows").convolve_back(ct, w, shape, stride, padding, dilation, groups)
     window, pads = w.shape[2:], []
     for n, o, k, s, (low, _), d, u in zip(
@@ -225,7 +230,9 @@ def _run_kernel(
     input_dilation: Steps,
     groups: int,
 ) -> Any:
-    if math.prod(shape) and _suits(x, ct, ct.shape, input_dilation):
+    if math.prod(shape) and _suits(
+        x, ct, ct.shape, input_dilation, _columns(x.shape, shape[2:], ct.shape[2:])
+    ):
         return backend("windows").convolve_kernel(ct, x, shape, stride, padding, dilation, groups)
     space, pads = x.shape[2:], []
     for n, o, k, s, (low, _), d, u in zip(

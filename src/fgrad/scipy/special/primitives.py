@@ -15,7 +15,7 @@ from scipy import special
 
 from fgrad.compat.scipy import hidden_ufunc, hidden_ufuncs_are_found
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import CANCELS, Primitive, Rule, Universal, flat, register
+from fgrad.core.primitive import CANCELS, MEDIUM, Primitive, Rule, Universal, flat, register
 from fgrad.core.tensor import bind
 from fgrad.extend.engine import (
     WRITTEN,
@@ -27,6 +27,7 @@ from fgrad.extend.engine import (
     as_value,
     declare_call,
     declare_word,
+    fn,
     trusted,
     var,
     where,
@@ -62,9 +63,13 @@ TABLE: dict[str, Row] = {}  # the lines of all tables
 
 
 # what conditions of slopes that hold for complex arguments are made of
-declare_word("modulus", lambda z: bind("absolute", z))
-declare_word("real_part", lambda z: bind("real", z) if z.dtype.kind == "c" else z)
-declare_word("imag_part", lambda z: bind("imag", z) if z.dtype.kind == "c" else bind("where", True, 0.0, z))
+declare_word("modulus", lambda z: bind("absolute", z), fn.fabs)
+declare_word("real_part", lambda z: bind("real", z) if z.dtype.kind == "c" else z, lambda z: z)
+declare_word(
+    "imag_part",
+    lambda z: bind("imag", z) if z.dtype.kind == "c" else bind("where", True, 0.0, z),
+    lambda _: 0.0,
+)
 
 
 def either(
@@ -119,6 +124,7 @@ def declare(table: Mapping[str, Row]) -> None:
             shape=shape,
             formula=FORMULAS.get(name),
             large=_large(name, run, len(arguments)),
+            silent=_is_silent,
             traits={CANCELS} if name in CANCELLING else (),
             universal=_loops(ufunc, row),
         )
@@ -216,11 +222,18 @@ def _large(name: str, run: Rule, count: int) -> Rule | None:
     fast = FastUfunc(params, formula(*params), run, "d" if name in CANCELLING else "fd", silent=True)
 
     def large(*operands: Any) -> Any:
-        ways = special.geterr()
-        is_silent = all(ways[error] == "ignore" for error in ways if error != "memory")  # which it raises
-        return (fast if is_silent else run)(*operands)
+        first = operands[0]
+        if first.__class__ is np.ndarray and first.size < MEDIUM:
+            return run(*operands)
+        return (fast if _is_silent() else run)(*operands)
 
     return large
+
+
+def _is_silent() -> bool:
+    """Return whether SciPy is to say nothing of errors."""
+    ways = special.geterr()
+    return all(ways[error] == "ignore" for error in ways if error != "memory")  # which it raises
 
 
 def _computed(ufunc: Any, row: Row) -> tuple[Rule, Rule | None]:
