@@ -34,6 +34,17 @@ def implements(*functions: Any, name: str | None = None) -> Callable[[F], F]:
     return register
 
 
+def named(name: str, doc: str) -> Callable[[F], F]:
+    """Return a decorator for the one function that is made for several names: it gets this one, and `doc`."""
+
+    def decorate(f: F) -> F:
+        f.__name__ = f.__qualname__ = name
+        f.__doc__ = doc
+        return f
+
+    return decorate
+
+
 def for_tensors(reference: Callable[..., Any]) -> Callable[[F], F]:
     """Return the decorator of a function that `reference` stands in for where no argument holds a Tensor."""
 

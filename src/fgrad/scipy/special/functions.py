@@ -26,6 +26,7 @@ from fgrad.extend.engine import (
     for_tensors,
     holds_tensor,
     inexact,
+    named,
     operand,
     reshape,
 )
@@ -98,6 +99,7 @@ declare(
 
 
 def _spherical_function(name: str) -> Any:
+    @named(name, f"Return scipy.special.{name} of whole orders `n`, or its derivative.")
     def function(n: Any, z: Any, derivative: Any = False) -> Any:
         if not holds_tensor((n, z)):
             return getattr(special, name)(n, z, derivative)
@@ -105,8 +107,6 @@ def _spherical_function(name: str) -> Any:
         g = functools.partial(bind, name)
         return _derivative(name, g, n, np.maximum(n - 1, 0), z) if derivative else g(n, z)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Return scipy.special.{name} of whole orders `n`, or its derivative."
     return function
 
 
