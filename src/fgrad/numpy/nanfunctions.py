@@ -33,10 +33,6 @@ def _everywhere(where: Any) -> Any:
     return True if where is NO_VALUE else where
 
 
-def _given(**keywords: Any) -> dict[str, Any]:
-    return {name: value for name, value in keywords.items() if value is not NO_VALUE}
-
-
 @extends(np.nansum)
 def nansum(
     a: Any,

@@ -404,10 +404,4 @@ def storable(value: Any) -> Any:
             "a NumPy array cannot hold a Tensor that is being differentiated, so its gradient would be lost. "
             f"{make_tensors()}; or write out = out + x instead of out += x"
         )
-    tracer = value._value
-    if isinstance(tracer, Tracer) and tracer.trace in current().traces:
-        raise NoValueError(
-            f"a NumPy array cannot hold a Tensor of {tracer.trace.title}, which has no value there. "
-            f"{make_tensors()}; or write out = out + x instead of out += x"
-        )
     return value.detach().numpy()

@@ -19,7 +19,7 @@ from fgrad.numpy.arrays import as_value, next_to, number_type, together
 from fgrad.numpy.indexing import along_axis, clip, stop_gradient
 from fgrad.numpy.products import dot
 from fgrad.numpy.reductions import average, axes_of, cumsum, given_to, mean, sum, weights_beside
-from fgrad.numpy.registry import as_array, as_scalar, extends, stored
+from fgrad.numpy.registry import as_array, as_scalar, extends, named, stored
 from fgrad.numpy.shapes import concatenate, diag
 from fgrad.ops import linear
 from fgrad.ops.linear import Axes
@@ -327,55 +327,48 @@ def quantile(
     return _quantiles(a, q, axis, out, method, keepdims, weights, percent=False, skip=False)
 
 
-@extends(np.percentile)
-def percentile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: Any = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Any:
-    """Return percentiles over axes: what `quantile` returns for the fractions `q` / 100."""
-    return _quantiles(a, q, axis, out, method, keepdims, weights, percent=True, skip=False)
+def _like_quantile(name: str, doc: str, *, percent: bool, skip: bool) -> Callable[..., Any]:
+    """Return NumPy's function `name`, which takes what `quantile` takes."""
+
+    @extends(getattr(np, name))
+    @named(name, doc)
+    def function(
+        a: Any,
+        q: Any,
+        axis: Any = None,
+        out: Any = None,
+        overwrite_input: bool = False,
+        method: Any = "linear",
+        keepdims: Any = False,
+        *,
+        weights: Any = None,
+    ) -> Any:
+        return _quantiles(a, q, axis, out, method, keepdims, weights, percent=percent, skip=skip)
+
+    return function
 
 
-@extends(np.nanquantile)
-def nanquantile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: Any = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Any:
+percentile: Callable[..., Any] = _like_quantile(
+    "percentile",
+    "Return percentiles over axes: what `quantile` returns for the fractions `q` / 100.",
+    percent=True,
+    skip=False,
+)
+nanquantile: Callable[..., Any] = _like_quantile(
+    "nanquantile",
     """Return the quantiles over axes of the elements that are not NaN; see `quantile`.
 
     The gradient of an element that is NaN is zero, unless it is the result because its whole slice is NaN.
-    """
-    return _quantiles(a, q, axis, out, method, keepdims, weights, percent=False, skip=True)
-
-
-@extends(np.nanpercentile)
-def nanpercentile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: Any = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Any:
-    """Return the percentiles over axes of the elements that are not NaN; see `nanquantile`."""
-    return _quantiles(a, q, axis, out, method, keepdims, weights, percent=True, skip=True)
+    """,
+    percent=False,
+    skip=True,
+)
+nanpercentile: Callable[..., Any] = _like_quantile(
+    "nanpercentile",
+    "Return the percentiles over axes of the elements that are not NaN; see `nanquantile`.",
+    percent=True,
+    skip=True,
+)
 
 
 @extends(np.median)
