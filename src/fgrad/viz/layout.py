@@ -294,8 +294,7 @@ class _Level:
         """Return the place of each item and inner box."""
         found = []
         for what, c in self.cells.items():
-            top = self.tops[c.layer] + (self.heights[c.layer] - c.height) / 2
-            found.append((what, Frame(self._at(c) - c.width / 2, top, c.width, c.height)))
+            found.append((what, Frame(self._at(c) - c.width / 2, self._top(c), c.width, c.height)))
         return found
 
     def paths(self) -> list[Path]:
