@@ -80,22 +80,14 @@ def assign_layers(
         down[a].append(b)
     base = 1 if entries else 0
     inside = set(cells)
-    waiting = {c: sum(t in inside for t in up[c]) for c in cells}
-    ready = [c for c in cells if not waiting[c]]
+    order = postorder(cells, lambda c: [d for d in down[c] if d in inside])
     for c in cells:
         c.layer = base
-    order = []
-    while ready:
-        c = ready.pop()
-        order.append(c)
-        for d in down[c]:
-            if d in waiting:
-                d.layer = max(d.layer, c.layer + 1)
-                waiting[d] -= 1
-                if not waiting[d]:
-                    ready.append(d)
     for c in reversed(order):
-        uses = [d.layer for d in down[c] if d in waiting]
+        for d in down[c]:
+            d.layer = max(d.layer, c.layer + 1)
+    for c in order:
+        uses = [d.layer for d in down[c] if d in inside]
         if uses and len(set(up[c])) <= len(set(down[c])):
             c.layer = max(c.layer, min(uses) - 1)
     last = max((c.layer for c in cells), default=base - 1)
@@ -125,8 +117,7 @@ def order(layers: Sequence[list[Cell]]) -> None:
                 ]
                 c.x = sum(ends) / len(ends) if ends else float(c.place)
             layer.sort(key=lambda c: (c.x, c.place))
-            for k, c in enumerate(layer):
-                c.place = k
+            _number([layer])
         now = _crossings(layers)
         stale += 1
         if now < best:
