@@ -17,8 +17,6 @@ from fgrad.core.tensor import bind, unary
 from fgrad.extend.engine import (
     Expr,
     as_array,
-    axes_of,
-    broadcast_to,
     call,
     convert,
     elsewhere,
@@ -30,7 +28,7 @@ from fgrad.extend.engine import (
     operand,
     reshape,
 )
-from fgrad.numpy.indexing import stop_gradient
+from fgrad.nn.exponentials import scaled_sum
 from fgrad.scipy.special.primitives import Row, declare, hidden, integers
 
 __all__ = [
@@ -198,23 +196,14 @@ def logsumexp(
     """
     if not return_sign:
         return nn.logsumexp(a, axis, b=b, keepdims=keepdims)
-    a, weights = inexact(a), inexact(1.0 if b is None else b)
-    shape = np.broadcast_shapes(a.shape, weights.shape)
-    a, weights = (broadcast_to(v, shape) for v in (a, weights))
-    a = bind("where", bind("equal", weights, 0), -np.inf, a)
-    axes = tuple(sorted(axes_of(axis, len(shape))))
-    kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
-    top = reshape(bind("logsumexp", stop_gradient(a), axes=axes), kept)
-    top = bind("where", bind("isfinite", top), top, 0)
+    total, top = scaled_sum(inexact(a), inexact(1.0 if b is None else b), axis)
     with np.errstate(divide="ignore", invalid="ignore"):
-        total = bind("sum", bind("both", weights, unary("exp", a - top)), axes=axes)
         y = unary("log", unary("absolute", total)) + reshape(top, total.shape)
     sign = unary("sign", total)
-    return (reshape(y, kept), reshape(sign, kept)) if keepdims else (y, sign)
+    return (reshape(y, top.shape), reshape(sign, top.shape)) if keepdims else (y, sign)
 
 
 def declare_hidden() -> None:
     """Let SciPy's functions of Python that call a hidden ufunc find the rules too."""
-    for name, f in {"zeta": zeta}.items():
-        if hidden_ufuncs_are_found():
-            NUMPY[hidden_ufunc(name)] = f
+    if hidden_ufuncs_are_found():
+        NUMPY[hidden_ufunc("zeta")] = zeta
