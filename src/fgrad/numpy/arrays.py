@@ -184,6 +184,18 @@ def concrete(a: Any, name: str) -> Any:
     return a._value
 
 
+def known(x: Any) -> Any:
+    """Return the value of an array or Tensor where it is there to be looked at, else None."""
+    value = x._value if isinstance(x, Tensor) else x
+    return None if isinstance(value, Tracer) else value
+
+
+def seen(x: Any, holds: Callable[[Any], Any]) -> bool:
+    """Return whether a value is there to be looked at, and something holds for any of its elements."""
+    value = known(x)
+    return value is not None and bool(np.any(holds(value)))
+
+
 def number(x: Any, purpose: str) -> Any:
     """Return a number as it is, and the value of a Tensor or array without axes, as NumPy's scalar."""
     if not isinstance(x, Tensor):
