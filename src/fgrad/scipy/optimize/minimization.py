@@ -43,7 +43,7 @@ def minimize(
     method: str | None = None,
     jac: Any = None,
     hess: Any = None,
-    hessp: Callable[..., Any] | None = None,
+    hessp: Any = None,
     bounds: Any = None,
     constraints: Any = (),
     tol: float | None = None,
