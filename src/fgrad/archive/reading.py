@@ -330,19 +330,15 @@ def _fields(said: Any, *names: str) -> list[Any]:
     return [demanded(said[name], list) for name in names]
 
 
-def _none(said: Any) -> None:
-    if said is not None:
-        raise ValueError("a word without content has some")
+def _mark(value: Any) -> Callable[[Reader, Any], Any]:
+    """Return what reads a word without content."""
 
+    def read(_: Reader, said: Any) -> Any:
+        if said is not None:
+            raise ValueError("a word without content has some")
+        return value
 
-def _hole(_: Reader, said: Any) -> Any:
-    _none(said)
-    return HOLE
-
-
-def _ellipsis(_: Reader, said: Any) -> Any:
-    _none(said)
-    return Ellipsis
+    return read
 
 
 def _complex(_: Reader, said: Any) -> complex:
@@ -366,8 +362,8 @@ WORDS: dict[str, Callable[[Reader, Any], Any]] = {
     "list": Reader.values,
     "dict": _dict,
     "slice": _slice,
-    "ellipsis": _ellipsis,
-    "hole": _hole,
+    "ellipsis": _mark(Ellipsis),
+    "hole": _mark(HOLE),
     "dtype": lambda _, said: _dtype(said),
     "array": Reader.array,
     "scalar": Reader.scalar,
@@ -380,8 +376,11 @@ WORDS: dict[str, Callable[[Reader, Any], Any]] = {
 # ---- what equations give ----------------------------------------------------------------------------------
 
 
-def _demand_equal(given: Sequence[Aval], wanted: Sequence[Aval], what: str) -> None:
-    if [(a.shape, a.dtype) for a in given] != [(a.shape, a.dtype) for a in wanted]:
+def _demand_equal(given: Sequence[Aval], wanted: Sequence[Aval], what: str, casting: Any = "no") -> None:
+    """Demand the same shapes, and dtypes that are the same or may be cast so."""
+    if [a.shape for a in given] != [a.shape for a in wanted] or not all(
+        np.can_cast(a.dtype, b.dtype, casting) for a, b in zip(given, wanted, strict=True)
+    ):
         raise ValueError(
             f"{what} are {', '.join(map(str, given))}, but have to be {', '.join(map(str, wanted))}"
         )
@@ -413,7 +412,7 @@ def _branches(branches: Any, outs: Any) -> Branches:
     for p in others:
         _demand_equal([v.aval for v in p.inputs], [v.aval for v in first.inputs], "the inputs of a branch")
     for p in programs:
-        _demand_like(avals_out(p), avals, "the results of a branch")
+        _demand_equal(avals_out(p), avals, "the results of a branch", "same_kind")
     return Branches(programs, avals)
 
 
@@ -439,7 +438,7 @@ def _scan(body: Any, consts: Any, carry: Any, length: Any, reverse: Any, checkpo
         and not (type(checkpoint) is int and checkpoint > 0)
     ):
         raise ValueError(f"{shortened(checkpoint)} is no number of states to keep")
-    _demand_like(avals_out(body)[:m], inputs[n : n + m], "the results of a step")
+    _demand_equal(avals_out(body)[:m], inputs[n : n + m], "the results of a step", "same_kind")
     return Scan(body, n, m, length, reverse=demanded(reverse, bool), checkpoint=checkpoint)
 
 
@@ -472,16 +471,6 @@ def _plain_aval(x: Any) -> Aval:
     if type(x) is not Aval:
         raise ValueError(f"a {type(x).__name__} stands where an aval is expected")
     return x
-
-
-def _demand_like(given: Sequence[Aval], wanted: Sequence[Aval], what: str) -> None:
-    """Demand that shapes are equal, and dtypes such that they become those wanted without loss."""
-    if [a.shape for a in given] != [a.shape for a in wanted] or not all(
-        np.can_cast(a.dtype, b.dtype, "same_kind") for a, b in zip(given, wanted, strict=True)
-    ):
-        raise ValueError(
-            f"{what} are {', '.join(map(str, given))}, but have to be {', '.join(map(str, wanted))}"
-        )
 
 
 MAKERS: dict[type[Code], Callable[..., Code]] = {

@@ -43,6 +43,7 @@ from fgrad.numpy.reductions import inexact as inexact
 from fgrad.numpy.registry import Ufunc as Ufunc
 from fgrad.numpy.registry import for_tensors as for_tensors
 from fgrad.numpy.registry import holds_tensor as holds_tensor
+from fgrad.numpy.registry import named as named
 from fgrad.numpy.registry import with_keywords as with_keywords
 from fgrad.ops import matrices as matrices
 from fgrad.ops import systems as systems

@@ -107,7 +107,14 @@ def logsumexp(a: Any, axis: Any = None, *, b: Any = None, keepdims: bool = False
         a = _included(a, where)
     if b is None:
         return reductions.logsumexp(a, axis, keepdims)
-    weights = inexact(b)
+    total, top = scaled_sum(a, inexact(b), axis)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        y = functions.log(total) + reshape(top, total.shape)
+    return reshape(y, top.shape) if keepdims else y
+
+
+def scaled_sum(a: Any, weights: Any, axis: Any) -> tuple[Any, Any]:
+    """Return the sum of `weights` exp(`a` - top), and top, whose reduced axes stay with length one."""
     shape = np.broadcast_shapes(a.shape, weights.shape)
     a, weights = (broadcast_to(v, shape) for v in (a, weights))
     a = functions.where(functions.equal(weights, 0), -np.inf, a)
@@ -116,9 +123,7 @@ def logsumexp(a: Any, axis: Any = None, *, b: Any = None, keepdims: bool = False
     top = reshape(bind("logsumexp", stop_gradient(a), axes=axes), kept)
     top = functions.where(functions.isfinite(top), top, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        total = sum_axes(functions.multiply_no_nan(weights, functions.exp(a - top)), axes)
-        y = functions.log(total) + reshape(top, total.shape)
-    return reshape(y, kept) if keepdims else y
+        return sum_axes(functions.multiply_no_nan(weights, functions.exp(a - top)), axes), top
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = float, axis: int = -1) -> Any:

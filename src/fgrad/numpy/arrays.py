@@ -6,7 +6,7 @@ import inspect
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -21,8 +21,6 @@ from fgrad.numpy.registry import as_array, elements, holds_tensor, implements
 from fgrad.numpy.views import in_order, repeated, reshaped, transposed
 from fgrad.ops.linear import broadcast_to as _broadcast_to
 from fgrad.ops.linear import convert, reshape
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def as_value(x: Any) -> Any:
@@ -186,6 +184,18 @@ def concrete(a: Any, name: str) -> Any:
     return a._value
 
 
+def known(x: Any) -> Any:
+    """Return the value of an array or Tensor where it is there to be looked at, else None."""
+    value = x._value if isinstance(x, Tensor) else x
+    return None if isinstance(value, Tracer) else value
+
+
+def seen(x: Any, holds: Callable[[Any], Any]) -> bool:
+    """Return whether a value is there to be looked at, and something holds for any of its elements."""
+    value = known(x)
+    return value is not None and bool(np.any(holds(value)))
+
+
 def number(x: Any, purpose: str) -> Any:
     """Return a number as it is, and the value of a Tensor or array without axes, as NumPy's scalar."""
     if not isinstance(x, Tensor):
@@ -257,8 +267,7 @@ def array(
         made = Tensor(np.array(object, ndmax=ndmax) if ndmax else object, dtype)
     if dtype is not None:
         made = convert(made, np.dtype(dtype))
-    result: Tensor = ones_before(made, ndmin)
-    return result
+    return as_tensor(ones_before(made, ndmin))
 
 
 def _lying(x: Tensor, order: Any) -> Tensor:
@@ -396,10 +405,8 @@ def full(
 ) -> Tensor:
     """Return a Tensor filled with `fill_value`, which may be a Tensor that broadcasts."""
     lengths = (int(shape),) if isinstance(shape, int | np.integer) else tuple(shape)
-    made: Tensor = as_array(
-        recopied(_broadcast_to(asarray(fill_value, dtype, device=device), lengths), order)
-    )
-    return made
+    made = _broadcast_to(asarray(fill_value, dtype, device=device), lengths)
+    return as_tensor(as_array(recopied(made, order)))
 
 
 class _ArrayType(type):
@@ -785,11 +792,6 @@ def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = 
     ]
     grids = alike(grids if sparse else [repeated(g, tuple(shape)) for g in grids])
     return tuple(recopied(g, "C") for g in grids) if copy else tuple(grids)
-
-
-def values(xs: Sequence[Any]) -> list[Any]:
-    """Return a sequence of arrays or Tensors."""
-    return together(*xs)
 
 
 def as_target(x: Any, target: Any, index: Any = False) -> Any:

@@ -122,28 +122,23 @@ def _slopes(f: Any, axis: int, gaps: Any, edge_order: int) -> Any:
         last = (part(-1, None) - part(-2, -1)) / gap(-1, None)
     else:
         g, h = gap(0, 1), gap(1, 2)
-        first = (
-            -(2.0 * g + h) / (g * (g + h)) * part(0, 1)
-            + (g + h) / (g * h) * part(1, 2)
-            - g / (h * (g + h)) * part(2, 3)
-        )
+        first = _parabola(g, h, (-(2.0 * g + h), g + h, -g), (part(0, 1), part(1, 2), part(2, 3)))
         g, h = gap(-2, -1), gap(-1, None)
-        last = (
-            h / (g * (g + h)) * part(-3, -2)
-            - (g + h) / (g * h) * part(-2, -1)
-            + (2.0 * h + g) / (h * (g + h)) * part(-1, None)
-        )
+        last = _parabola(g, h, (h, -(g + h), 2.0 * h + g), (part(-3, -2), part(-2, -1), part(-1, None)))
     if np.ndim(gaps) == 0:
         inner = (part(2, None) - part(None, -2)) / (2.0 * gaps)
     else:
         g, h = gap(None, -1), gap(1, None)
-        inner = (
-            -h / (g * (g + h)) * part(None, -2)
-            + (h - g) / (g * h) * part(1, -1)
-            + g / (h * (g + h)) * part(2, None)
-        )
+        inner = _parabola(g, h, (-h, h - g, g), (part(None, -2), part(1, -1), part(2, None)))
     slopes = concatenate([first, inner, last], axis)
     return linear.convert(slopes, f.dtype if f.dtype.kind in "fc" else np.dtype(float))
+
+
+def _parabola(g: Any, h: Any, factors: Any, values: Any) -> Any:
+    """Return the slope, at one of three points at distances g and h, of the parabola through their values."""
+    scales = g * (g + h), g * h, h * (g + h)
+    first, second, third = (w / s * v for w, s, v in zip(factors, scales, values, strict=True))
+    return first + second + third
 
 
 @extends(np.unwrap)

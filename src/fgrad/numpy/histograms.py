@@ -11,14 +11,13 @@ import numpy as np
 
 from fgrad.core.placement import near, placed
 from fgrad.core.tensor import Tensor, bind
-from fgrad.numpy.arrays import as_tensor, concrete, next_to, together
+from fgrad.numpy.arrays import as_tensor, concrete, known, next_to, seen, together
 from fgrad.numpy.ordering import searchsorted
 from fgrad.numpy.reductions import diff, sum
 from fgrad.numpy.reductions import max as _max
 from fgrad.numpy.reductions import min as _min
 from fgrad.numpy.registry import extends
 from fgrad.numpy.shapes import atleast_2d, transpose
-from fgrad.numpy.statistics import known
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
 
@@ -66,8 +65,7 @@ def _edges(a: Any, bins: Any, range: Any, weights: Any) -> Any:
     if len(given.shape) > 1:
         raise ValueError("`bins` must be 1d, when an array")
     if len(given.shape) == 1:
-        value = known(given)
-        if value is not None and np.any(value[:-1] > value[1:]):
+        if seen(given, lambda v: v[:-1] > v[1:]):
             raise ValueError("`bins` must increase monotonically, when an array")
         return given
     try:
@@ -79,8 +77,7 @@ def _edges(a: Any, bins: Any, range: Any, weights: Any) -> Any:
     first, last = _outer_edges(a, range)
     kind = np.result_type(*(e.dtype if isinstance(e, Tensor) else e for e in (first, last)), a.dtype)
     edges = _spaced(a, first, last, n, np.result_type(kind, float) if kind.kind in "iu" else kind)
-    value = known(edges)
-    if value is not None and np.any(value[:-1] >= value[1:]):
+    if seen(edges, lambda v: v[:-1] >= v[1:]):
         raise ValueError(f"Too many bins for data range. Cannot create {n} finite-sized bins.")
     return edges
 
@@ -226,8 +223,7 @@ def histogramdd(
 def _grid_edges(x: Any, bins: Any, range: Any, axis: int) -> Any:
     given = next_to(bins, x)
     if len(given.shape) == 1:
-        value = known(given)
-        if value is not None and np.any(value[:-1] > value[1:]):
+        if seen(given, lambda v: v[:-1] > v[1:]):
             raise ValueError(f"`bins[{axis}]` must be monotonically increasing, when an array")
         return given
     if len(given.shape) > 1:

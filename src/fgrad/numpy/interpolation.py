@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.tensor import bind, unary
-from fgrad.numpy.arrays import as_value, operands, promoted
+from fgrad.numpy.arrays import as_value, known, operands, promoted, seen
 from fgrad.numpy.ordering import argsort, searchsorted
 from fgrad.numpy.registry import as_scalar, extends
 from fgrad.numpy.shapes import concatenate
-from fgrad.numpy.statistics import known
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
 
@@ -58,7 +57,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     if not xp.size:
         raise ValueError("array of sample points is empty")
     if period is not None:
-        if known(period) is not None and known(period) == 0:
+        if seen(period, lambda v: v == 0):
             raise ValueError("period must be a non-zero value")
         period = unary("absolute", as_value(period))
         x, xp, fp = _periodic(x, xp, fp, period)

@@ -11,12 +11,11 @@ import numpy as np
 
 from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.tensor import bind, unary
-from fgrad.numpy.arrays import as_value, next_to
+from fgrad.numpy.arrays import as_value, next_to, seen
 from fgrad.numpy.reductions import abs2, cumprod, cumsum, extremum, prod, rooted, sum
 from fgrad.numpy.reductions import mean as _mean
 from fgrad.numpy.reductions import var as _var
 from fgrad.numpy.registry import as_scalar, extends, stored
-from fgrad.numpy.statistics import known
 from fgrad.ops import linear
 
 
@@ -31,10 +30,6 @@ def _split(a: Any, neutral: float) -> tuple[Any, Any]:
 
 def _everywhere(where: Any) -> Any:
     return True if where is NO_VALUE else where
-
-
-def _given(**keywords: Any) -> dict[str, Any]:
-    return {name: value for name, value in keywords.items() if value is not NO_VALUE}
 
 
 @extends(np.nansum)
@@ -79,8 +74,7 @@ def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> 
 
 def _extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
     y = extremum(name, a, axis, out, keepdims, initial, _everywhere(where))
-    value = known(y)
-    if value is not None and value.dtype.kind in "fc" and np.isnan(value).any():
+    if y.dtype.kind in "fc" and seen(y, np.isnan):
         warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=3)
     return y
 
@@ -150,8 +144,7 @@ def nanmean(
     _check_dtypes(dtype, out)
     count = _count(nan, axis, keepdims, where)
     total = sum(x, axis, dtype, None, keepdims, NO_VALUE, where)
-    value = known(count)
-    if value is not None and np.any(np.equal(value, 0)):
+    if seen(count, lambda v: np.equal(v, 0)):
         warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
     return stored(_divided(total, count), out)
 
@@ -227,8 +220,7 @@ def _spread(
     squares = sum(abs2(gap), axis, dtype, None, keepdims, NO_VALUE, where)
     freedom = _count(nan, axis, keepdims, where) - ddof
     lost = bind("less_equal", freedom, 0)
-    value = known(lost)
-    if value is not None and np.any(value):
+    if seen(lost, lambda v: v):
         warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=3)
     nothing: Any = np.nan
     if squares.dtype.kind == "c":

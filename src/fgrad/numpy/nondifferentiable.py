@@ -12,7 +12,7 @@ from fgrad.backend.devices import on_host
 from fgrad.core.tensor import Tensor
 from fgrad.core.views import root_of
 from fgrad.numpy.arrays import concrete, together
-from fgrad.numpy.registry import implements
+from fgrad.numpy.registry import implements, named
 
 
 @implements(np.array_equiv)
@@ -100,13 +100,15 @@ def _scalar(x: Any) -> Any:
 def _saves(function: Callable[..., Any]) -> Callable[..., None]:
     """Return a function of NumPy that writes to a file, for constant Tensors too."""
 
+    @implements(function)
+    @named(
+        function.__name__,
+        f"Write arrays and constant Tensors to a file, as `numpy.{function.__name__}` does.",
+    )
     def save(*args: Any, **kwargs: Any) -> None:
         plain = tree.map(lambda x: np.asarray(x) if isinstance(x, Tensor) else x, (args, kwargs))
         function(*plain[0], **plain[1])
 
-    save.__name__ = save.__qualname__ = function.__name__
-    save.__doc__ = f"Write arrays and constant Tensors to a file, as `numpy.{function.__name__}` does."
-    implements(function)(save)
     return save
 
 

@@ -15,13 +15,12 @@ import numpy as np
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Tracer
-from fgrad.numpy.arrays import as_tensor, as_value, asarray, concrete, next_to, operands, together
+from fgrad.numpy.arrays import as_tensor, as_value, asarray, concrete, next_to, operands, seen, together
 from fgrad.numpy.linalg import eigvals, inv, lstsq
 from fgrad.numpy.products import matmul
 from fgrad.numpy.reductions import inexact
 from fgrad.numpy.registry import extends
 from fgrad.numpy.shapes import atleast_1d, concatenate
-from fgrad.numpy.statistics import known
 from fgrad.ops import linear
 
 
@@ -195,8 +194,7 @@ def polyfit(
     c = c / linear.reshape(size, (n, *(1,) * (len(y.shape) - 1)))
     if full:
         return c, residuals, rank, s, rcond
-    found = known(rank)
-    if found is not None and found != n:
+    if seen(rank, lambda v: v != n):
         warnings.warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning, stacklevel=2)
     if not cov:
         return c

@@ -34,6 +34,17 @@ def implements(*functions: Any, name: str | None = None) -> Callable[[F], F]:
     return register
 
 
+def named(name: str, doc: str) -> Callable[[F], F]:
+    """Return a decorator for the one function that is made for several names: it gets this one, and `doc`."""
+
+    def decorate(f: F) -> F:
+        f.__name__ = f.__qualname__ = name
+        f.__doc__ = doc
+        return f
+
+    return decorate
+
+
 def for_tensors(reference: Callable[..., Any]) -> Callable[[F], F]:
     """Return the decorator of a function that `reference` stands in for where no argument holds a Tensor."""
 
@@ -391,12 +402,6 @@ def storable(value: Any) -> Any:
     if is_tracked(value):
         escape(
             "a NumPy array cannot hold a Tensor that is being differentiated, so its gradient would be lost. "
-            f"{make_tensors()}; or write out = out + x instead of out += x"
-        )
-    tracer = value._value
-    if isinstance(tracer, Tracer) and tracer.trace in current().traces:
-        raise NoValueError(
-            f"a NumPy array cannot hold a Tensor of {tracer.trace.title}, which has no value there. "
             f"{make_tensors()}; or write out = out + x instead of out += x"
         )
     return value.detach().numpy()

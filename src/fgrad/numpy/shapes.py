@@ -27,7 +27,6 @@ from fgrad.numpy.arrays import (
     ones_before,
     recopied,
     together,
-    values,
 )
 from fgrad.numpy.registry import as_array, cast, extends, holds_tensor, implements, stored
 from fgrad.numpy.views import diagonal as _diagonal
@@ -219,7 +218,7 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
 @implements(np.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     """Return arrays repeated up to their common shape."""
-    xs = list(map(as_array, alike(values(args))))
+    xs = list(map(as_array, alike(together(*args))))
     if not any(isinstance(x, Tensor) for x in xs):
         return np.broadcast_arrays(*xs, subok=subok)
     shape = np.broadcast_shapes(*(x.shape for x in xs))
@@ -235,14 +234,14 @@ def _broadcast(x: Any, shape: tuple[int, ...]) -> Any:
 @implements(np.atleast_1d)
 def atleast_1d(*arys: Any) -> Any:
     """Return arrays with at least one axis."""
-    found = alike([reshaped(x, x.shape or (1,)) for x in values(arys)])
+    found = alike([reshaped(x, x.shape or (1,)) for x in together(*arys)])
     return found[0] if len(found) == 1 else tuple(found)
 
 
 @implements(np.atleast_2d)
 def atleast_2d(*arys: Any) -> Any:
     """Return arrays with at least two axes, new ones in front."""
-    found = alike([reshaped(x, (*(1,) * (2 - len(x.shape)), *x.shape)) for x in values(arys)])
+    found = alike([reshaped(x, (*(1,) * (2 - len(x.shape)), *x.shape)) for x in together(*arys)])
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -250,7 +249,7 @@ def atleast_2d(*arys: Any) -> Any:
 def atleast_3d(*arys: Any) -> Any:
     """Return arrays with at least three axes, as NumPy arranges them."""
     found = alike(
-        [reshaped(x, np.atleast_3d(np.broadcast_to(np.int8(0), x.shape)).shape) for x in values(arys)]
+        [reshaped(x, np.atleast_3d(np.broadcast_to(np.int8(0), x.shape)).shape) for x in together(*arys)]
     )
     return found[0] if len(found) == 1 else tuple(found)
 
@@ -266,7 +265,7 @@ def concatenate(
     casting: Any = "same_kind",
 ) -> Any:
     """Return arrays joined along an axis; None flattens them first."""
-    xs = values(arrays)
+    xs = together(*arrays)
     if not xs:
         raise ValueError("need at least one array to concatenate")
     if axis is None:
@@ -290,7 +289,7 @@ def concatenate(
 @implements(np.stack)
 def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **kw: Any) -> Any:
     """Return arrays of one shape joined along a new axis."""
-    xs = values(arrays)
+    xs = together(*arrays)
     if not xs:
         raise ValueError("need at least one array to stack")
     if len({x.shape for x in xs}) != 1:
@@ -304,26 +303,26 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **kw: Any) -> A
 @implements(np.vstack)
 def vstack(tup: Sequence[Any], **kw: Any) -> Any:
     """Return arrays joined along the first axis, vectors as rows."""
-    return concatenate([atleast_2d(x) for x in values(tup)], 0, **kw)
+    return concatenate([atleast_2d(x) for x in together(*tup)], 0, **kw)
 
 
 @implements(np.hstack)
 def hstack(tup: Sequence[Any], **kw: Any) -> Any:
     """Return arrays joined along the second axis, vectors along the first."""
-    xs = [atleast_1d(x) for x in values(tup)]
+    xs = [atleast_1d(x) for x in together(*tup)]
     return concatenate(xs, 0 if xs and len(xs[0].shape) == 1 else 1, **kw)
 
 
 @implements(np.dstack)
 def dstack(tup: Sequence[Any]) -> Any:
     """Return arrays joined along the third axis."""
-    return concatenate([atleast_3d(x) for x in values(tup)], 2)
+    return concatenate([atleast_3d(x) for x in together(*tup)], 2)
 
 
 @implements(np.column_stack)
 def column_stack(tup: Sequence[Any]) -> Any:
     """Return arrays joined along the second axis, vectors as columns."""
-    return concatenate([x if len(x.shape) > 1 else reshape(x, (-1, 1)) for x in values(tup)], 1)
+    return concatenate([x if len(x.shape) > 1 else reshape(x, (-1, 1)) for x in together(*tup)], 1)
 
 
 @implements(getattr(np, "row_stack", None))

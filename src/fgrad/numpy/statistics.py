@@ -12,24 +12,16 @@ import numpy as np
 
 from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.placement import near, placed
-from fgrad.core.tensor import Tensor, bind, unary
-from fgrad.core.trace import Tracer
+from fgrad.core.tensor import bind, unary
 from fgrad.core.views import unordered
-from fgrad.numpy.arrays import as_value, next_to, number_type, together
+from fgrad.numpy.arrays import as_value, known, next_to, number_type, seen, together
 from fgrad.numpy.indexing import along_axis, clip, stop_gradient
 from fgrad.numpy.products import dot
 from fgrad.numpy.reductions import average, axes_of, cumsum, given_to, mean, sum, weights_beside
-from fgrad.numpy.registry import as_array, as_scalar, extends, stored
+from fgrad.numpy.registry import as_array, as_scalar, extends, named, stored
 from fgrad.numpy.shapes import concatenate, diag
 from fgrad.ops import linear
 from fgrad.ops.linear import Axes
-
-
-def known(x: Any) -> Any:
-    """Return the value of an array or Tensor, None where a transformation stands in its place."""
-    value = x._value if isinstance(x, Tensor) else x
-    return None if isinstance(value, Tracer) else value
-
 
 # ---- quantiles -----------------------------------------------------------------------------------
 
@@ -165,8 +157,7 @@ def _weighted_quantile(x: Any, q: Any, weights: Any, counts: Any) -> Any:
         total = bind("where", bind("equal", counts, 0), 1.0, total)
     with np.errstate(invalid="ignore", divide="ignore"):
         cdf = heap / total
-    value = known(cdf)
-    if value is not None and np.isnan(value[..., -1]).any():
+    if seen(cdf, lambda v: np.isnan(v[..., -1])):
         raise ValueError("Weights included NaN, inf or were all zero.")
     if q.dtype.kind == "f":
         cdf = linear.convert(cdf, q.dtype)
@@ -197,10 +188,9 @@ def _kept(y: Any, shape: Any, axes: Axes, keepdims: Any, lead: int = 0) -> Any:
 
 
 def _check_quantiles(q: Any, message: str) -> None:
-    value = known(q)
     if len(q.shape) > 2:
         raise ValueError("q must be a scalar or 1d")
-    if value is not None and value.size and not (np.min(value) >= 0 and np.max(value) <= 1):
+    if seen(q, lambda v: ~((v >= 0) & (v <= 1))):
         raise ValueError(message)
 
 
@@ -209,8 +199,7 @@ def _check_weights(weights: Any, a: Any, axis: Any, method: str) -> Any:
     if method != "inverted_cdf":
         raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
     w = linear.broadcast_to(weights_beside(next_to(weights, a), a, axis), a.shape)
-    value = known(w)
-    if value is not None and np.any(value < 0):
+    if seen(w, lambda v: v < 0):
         raise ValueError("Weights must be non-negative.")
     return w
 
@@ -330,55 +319,48 @@ def quantile(
     return _quantiles(a, q, axis, out, method, keepdims, weights, percent=False, skip=False)
 
 
-@extends(np.percentile)
-def percentile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: Any = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Any:
-    """Return percentiles over axes: what `quantile` returns for the fractions `q` / 100."""
-    return _quantiles(a, q, axis, out, method, keepdims, weights, percent=True, skip=False)
+def _like_quantile(name: str, doc: str, *, percent: bool, skip: bool) -> Callable[..., Any]:
+    """Return NumPy's function `name`, which takes what `quantile` takes."""
+
+    @extends(getattr(np, name))
+    @named(name, doc)
+    def function(
+        a: Any,
+        q: Any,
+        axis: Any = None,
+        out: Any = None,
+        overwrite_input: bool = False,
+        method: Any = "linear",
+        keepdims: Any = False,
+        *,
+        weights: Any = None,
+    ) -> Any:
+        return _quantiles(a, q, axis, out, method, keepdims, weights, percent=percent, skip=skip)
+
+    return function
 
 
-@extends(np.nanquantile)
-def nanquantile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: Any = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Any:
+percentile: Callable[..., Any] = _like_quantile(
+    "percentile",
+    "Return percentiles over axes: what `quantile` returns for the fractions `q` / 100.",
+    percent=True,
+    skip=False,
+)
+nanquantile: Callable[..., Any] = _like_quantile(
+    "nanquantile",
     """Return the quantiles over axes of the elements that are not NaN; see `quantile`.
 
     The gradient of an element that is NaN is zero, unless it is the result because its whole slice is NaN.
-    """
-    return _quantiles(a, q, axis, out, method, keepdims, weights, percent=False, skip=True)
-
-
-@extends(np.nanpercentile)
-def nanpercentile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: Any = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Any:
-    """Return the percentiles over axes of the elements that are not NaN; see `nanquantile`."""
-    return _quantiles(a, q, axis, out, method, keepdims, weights, percent=True, skip=True)
+    """,
+    percent=False,
+    skip=True,
+)
+nanpercentile: Callable[..., Any] = _like_quantile(
+    "nanpercentile",
+    "Return the percentiles over axes of the elements that are not NaN; see `nanquantile`.",
+    percent=True,
+    skip=True,
+)
 
 
 @extends(np.median)
@@ -445,10 +427,9 @@ def _sample_weights(w: Any, n: int, name: str) -> Any:
         raise RuntimeError(f"cannot handle multidimensional {name}")
     if w.shape[0] != n:
         raise RuntimeError(f"incompatible numbers of samples and {name}")
-    value = known(w)
-    if value is not None and np.any(value < 0):
+    if seen(w, lambda v: v < 0):
         raise ValueError(f"{name} cannot be negative")
-    if name == "fweights" and value is not None and np.any(value != np.rint(value)):
+    if name == "fweights" and seen(w, lambda v: v != np.rint(v)):
         raise TypeError("fweights must be integer")
     return w
 
@@ -530,8 +511,7 @@ def cov(
         fact = linear.real(fact) if fact.dtype.kind == "c" else fact
         if ddof != 0:
             fact = fact - (ddof if aweights is None else ddof * sum(w * aweights) / fact)
-    value = known(fact)
-    if value is not None and value <= 0:
+    if seen(fact, lambda v: v <= 0):
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
         fact = 0.0
     x = x - center

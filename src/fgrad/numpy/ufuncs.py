@@ -10,7 +10,7 @@ Ties in a reduction share the gradient equally; in `accumulate` each step shares
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -300,14 +300,14 @@ def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
     shape, places = places.shape, places.reshape(-1)
     flat = linear.reshape(a, (a.size,))
     if value is None:
-        new = _repeated(ufunc, flat, places)
+        new = _in_rounds(ufunc, flat, places)
     else:
         if np.broadcast_shapes(value.shape, shape) != shape:
             raise ValueError(f"array is not broadcastable to correct shape: {value.shape} to {shape}")
         value = linear.reshape(linear.broadcast_to(value, shape), (places.size,))
         if value.dtype != a.dtype:
             _concrete(indices, "at")  # the places of each round have to be known
-            new = _converted_each_time(ufunc, flat, places, value)
+            new = _in_rounds(ufunc, flat, places, value)
         elif _primitive_of(ufunc).flat:
             new = _stepped(ufunc, flat, places, value)
         else:
@@ -364,31 +364,21 @@ def _folded(ufunc: Any, flat: Any, places: Any, value: Any) -> Any:
     return bind("put", flat, new, targets, template=(HOLE,))
 
 
-def _converted_each_time(ufunc: Any, flat: Any, places: Any, value: Any) -> Any:
-    """Return what `_folded` does where each result has to be cast to the dtype of `flat` before the next."""
-    order = np.argsort(places, kind="stable")
-    targets, starts, counts = np.unique(places[order], return_index=True, return_counts=True)
-    for k in range(counts.max(initial=0)):
-        chosen = counts > k
-        where, which = targets[chosen], order[starts[chosen] + k]
-        before, operand = (bind("gather", x, i, template=(HOLE,)) for x, i in ((flat, where), (value, which)))
-        new = linear.convert(NUMPY[ufunc](before, operand), flat.dtype)
-        flat = bind("put", flat, new, where, template=(HOLE,))
-    return flat
-
-
-def _repeated(ufunc: Any, flat: Any, places: Any) -> Any:
-    """Return `flat` with a function of one operand applied as often as a place is named."""
+def _in_rounds(ufunc: Any, flat: Any, places: Any, value: Any = None) -> Any:
+    """Return the elements after one operation at each place, then the second one where there is one, ..."""
     if not places.size:
         return flat
-    targets, counts = np.unique(places, return_counts=True)
-    targets = targets[np.argsort(-counts, kind="stable")]
-    new = bind("gather", flat, targets, template=(HOLE,))
+    order = np.argsort(places, kind="stable")
+    targets, starts, counts = np.unique(places[order], return_index=True, return_counts=True)
+    most = np.argsort(-counts, kind="stable")
+    new = bind("gather", flat, targets[most], template=(HOLE,))
     for k in range(counts.max()):
         n = int(np.count_nonzero(counts > k))
-        parts: Sequence[Any] = [bind("slice", new, index=(s,)) for s in (slice(0, n), slice(n, None))]
-        new = concatenate([linear.convert(NUMPY[ufunc](parts[0]), flat.dtype), parts[1]])
-    return bind("put", flat, new, targets, template=(HOLE,))
+        operands, rest = [bind("slice", new, index=(slice(n),))], bind("slice", new, index=(slice(n, None),))
+        if value is not None:
+            operands.append(bind("gather", value, order[starts[most[:n]] + k], template=(HOLE,)))
+        new = concatenate([linear.convert(NUMPY[ufunc](*operands), flat.dtype), rest])
+    return bind("put", flat, new, targets[most], template=(HOLE,))
 
 
 def declare_methods() -> None:

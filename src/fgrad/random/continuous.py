@@ -21,25 +21,21 @@ from fgrad.random.sources import (
     demand,
     drawn,
     exponentials,
-    float_dtype,
     given,
     inner,
     is_generator,
     keyed,
     normals,
-    parameters,
     plain,
+    read,
     sent,
     several,
     size_of,
     spread,
+    standard,
 )  # fmt: skip
 
 FLOAT64 = np.float64
-
-
-def _where(condition: Any, x: Any, y: Any) -> Any:
-    return functions.where(condition, x, y)
 
 
 def normal(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
@@ -62,10 +58,8 @@ def normal(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtyp
         >>> float(normal(np.random.default_rng(1), 0.0, 2.0)) == 2 * np.random.default_rng(1).normal()
         True
     """
-    kind = float_dtype(dtype)
-    loc, scale = parameters(kind, loc, scale)
-    demand("scale", scale)
-    return loc + scale * normals(source, size_of(size, loc, scale), kind, loc, scale)
+    loc, scale, z = standard(normals, source, size, dtype, loc, scale=scale)
+    return loc + scale * z
 
 
 def uniform(source: Any, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
@@ -74,55 +68,40 @@ def uniform(source: Any, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtyp
     Derivative:
         1 - u in `low` and u in `high`, where u is the fraction of the way.
     """
-    kind = float_dtype(dtype)
-    low, high = parameters(kind, low, high)
-    return low + (high - low) * closed(source, size_of(size, low, high), kind, low, high)
+    low, high, u = standard(closed, source, size, dtype, low, high)
+    return low + (high - low) * u
 
 
 def exponential(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the exponential distribution with mean `scale`."""
-    kind = float_dtype(dtype)
-    (scale,) = parameters(kind, scale)
-    demand("scale", scale)
-    return scale * exponentials(source, size_of(size, scale), kind, scale)
+    scale, x = standard(exponentials, source, size, dtype, scale=scale)
+    return scale * x
 
 
 def gumbel(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Gumbel distribution: `loc` - `scale` log(-log u)."""
-    kind = float_dtype(dtype)
-    loc, scale = parameters(kind, loc, scale)
-    demand("scale", scale)
-    return loc - scale * functions.log(
-        -functions.log1p(-inner(source, size_of(size, loc, scale), kind, loc, scale))
-    )
+    loc, scale, u = standard(inner, source, size, dtype, loc, scale=scale)
+    return loc - scale * functions.log(-functions.log1p(-u))
 
 
 def laplace(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Laplace distribution: exponential ones on both sides of `loc`."""
-    kind = float_dtype(dtype)
-    loc, scale = parameters(kind, loc, scale)
-    demand("scale", scale)
-    u = inner(source, size_of(size, loc, scale), kind, loc, scale)
+    loc, scale, u = standard(inner, source, size, dtype, loc, scale=scale)
     upper = functions.greater_equal(u, 0.5)
-    size_log = functions.log(_where(upper, 2.0 - u - u, u + u))
-    return loc + scale * _where(upper, -size_log, size_log)
+    size_log = functions.log(functions.where(upper, 2.0 - u - u, u + u))
+    return loc + scale * functions.where(upper, -size_log, size_log)
 
 
 def logistic(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the logistic distribution: `loc` + `scale` log(u / (1 - u))."""
-    kind = float_dtype(dtype)
-    loc, scale = parameters(kind, loc, scale)
-    demand("scale", scale)
-    u = inner(source, size_of(size, loc, scale), kind, loc, scale)
+    loc, scale, u = standard(inner, source, size, dtype, loc, scale=scale)
     return loc + scale * functions.log(u / (1.0 - u))
 
 
 def lognormal(source: Any, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples whose logarithm is normal with mean `mean` and standard deviation `sigma`."""
-    kind = float_dtype(dtype)
-    mean, sigma = parameters(kind, mean, sigma)
-    demand("sigma", sigma)
-    return functions.exp(mean + sigma * normals(source, size_of(size, mean, sigma), kind, mean, sigma))
+    mean, sigma, z = standard(normals, source, size, dtype, mean, sigma=sigma)
+    return functions.exp(mean + sigma * z)
 
 
 def weibull(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
@@ -131,41 +110,31 @@ def weibull(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     Raises:
         ValueError: `a` is not positive (NumPy takes zero too, and returns zeros).
     """
-    kind = float_dtype(dtype)
-    (a,) = parameters(kind, a)
-    demand("a", a, positive=True)
-    return functions.power(exponentials(source, size_of(size, a), kind, a), 1.0 / a)
+    a, x = standard(exponentials, source, size, dtype, a=a)
+    return functions.power(x, 1.0 / a)
 
 
 def pareto(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Pareto II (Lomax) distribution of shape `a`."""
-    kind = float_dtype(dtype)
-    (a,) = parameters(kind, a)
-    demand("a", a, positive=True)
-    return functions.expm1(exponentials(source, size_of(size, a), kind, a) / a)
+    a, x = standard(exponentials, source, size, dtype, a=a)
+    return functions.expm1(x / a)
 
 
 def power(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples in [0, 1] of density a x**(a - 1)."""
-    kind = float_dtype(dtype)
-    (a,) = parameters(kind, a)
-    demand("a", a, positive=True)
-    return functions.power(-functions.expm1(-exponentials(source, size_of(size, a), kind, a)), 1.0 / a)
+    a, x = standard(exponentials, source, size, dtype, a=a)
+    return functions.power(-functions.expm1(-x), 1.0 / a)
 
 
 def rayleigh(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Rayleigh distribution: lengths of normal vectors in the plane."""
-    kind = float_dtype(dtype)
-    (scale,) = parameters(kind, scale)
-    demand("scale", scale)
-    return scale * functions.sqrt(2.0 * exponentials(source, size_of(size, scale), kind, scale))
+    scale, x = standard(exponentials, source, size, dtype, scale=scale)
+    return scale * functions.sqrt(2.0 * x)
 
 
 def cauchy(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Cauchy distribution: quotients of normal numbers."""
-    kind = float_dtype(dtype)
-    loc, scale = parameters(kind, loc, scale)
-    demand("scale", scale)
+    kind, loc, scale = read(dtype, loc, scale=scale)
     pairs = normals(source, (*size_of(size, loc, scale), 2), kind, loc, scale)
     return loc + scale * (pairs[..., 0] / pairs[..., 1])
 
@@ -176,17 +145,16 @@ def triangular(source: Any, left: Any, mode: Any, right: Any, size: Any = None, 
     Raises:
         ValueError: not left <= mode <= right, or left == right.
     """
-    kind = float_dtype(dtype)
-    left, mode, right = parameters(kind, left, mode, right)
+    kind, left, mode, right = read(dtype, left, mode, right)
     demand("mode - left", mode - left)
     demand("right - mode", right - mode)
     demand("right - left", right - left, positive=True)
     u = closed(source, size_of(size, left, mode, right), kind, left, mode, right)
     base = right - left
     ahead = bind("less_equal", u, (mode - left) / base)
-    rise = _where(ahead, u * (mode - left), (1.0 - u) * (right - mode))
+    rise = functions.where(ahead, u * (mode - left), (1.0 - u) * (right - mode))
     way = functions.sqrt(rise * base)
-    return _where(ahead, left + way, right - way)
+    return functions.where(ahead, left + way, right - way)
 
 
 def truncated_normal(
@@ -215,8 +183,7 @@ def truncated_normal(
     Derivative:
         that of the quantile function, in all four parameters; accurate in the tails too.
     """
-    kind = float_dtype(dtype)
-    lower, upper, loc, scale = parameters(kind, lower, upper, loc, scale)
+    _, lower, upper, loc, scale = read(dtype, lower, upper, loc, scale)
     demand("scale", scale, positive=True)
     with np.errstate(invalid="ignore"):
         demand("upper - lower", upper - lower, positive=True)
@@ -231,7 +198,7 @@ def truncated_normal(
 def _standard(limit: Any, loc: Any, scale: Any) -> Any:
     """Return a limit of the standardised sample; an infinite one does not depend on the parameters."""
     finite = functions.isfinite(limit)
-    return _where(finite, (_where(finite, limit, 0.0) - loc) / scale, limit)
+    return functions.where(finite, (functions.where(finite, limit, 0.0) - loc) / scale, limit)
 
 
 # ---- distributions of which gamma variables are the parts
@@ -288,18 +255,13 @@ def gamma(source: Any, shape: Any, scale: Any = 1.0, size: Any = None, dtype: An
     Source:
         Figurnov, Mohamed & Mnih (2018), Implicit reparameterization gradients.
     """
-    kind = float_dtype(dtype)
-    shape, scale = parameters(kind, shape, scale)
-    demand("shape", shape, positive=True)
-    demand("scale", scale)
+    _, shape, scale = read(dtype, shape=shape, scale=scale)
     return scale * sent(_standard_gamma(source, spread(shape, size_of(size, shape, scale))), scale)
 
 
 def chisquare(source: Any, df: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the chi-square distribution with `df` degrees of freedom."""
-    kind = float_dtype(dtype)
-    (df,) = parameters(kind, df)
-    demand("df", df, positive=True)
+    _, df = read(dtype, df=df)
     return 2.0 * _standard_gamma(source, spread(df / 2.0, size_of(size, df)))
 
 
@@ -311,10 +273,7 @@ def student_t(
     They are a normal over the root of a chi-square sample; all normal ones are drawn first, so with a
     Generator they are those of NumPy's `standard_t` for a single sample only.
     """
-    kind = float_dtype(dtype)
-    df, loc, scale = parameters(kind, df, loc, scale)
-    demand("df", df, positive=True)
-    demand("scale", scale)
+    kind, loc, df, scale = read(dtype, loc, df=df, scale=scale)
     shape = size_of(size, df, loc, scale)
     first, second = several(source, 2)
     top = normals(first, shape, kind, df, loc, scale)
@@ -328,10 +287,7 @@ def f(source: Any, dfnum: Any, dfden: Any, size: Any = None, dtype: Any = FLOAT6
 
     All numerators are drawn first, so with a Generator they are NumPy's for a single sample only.
     """
-    kind = float_dtype(dtype)
-    dfnum, dfden = parameters(kind, dfnum, dfden)
-    demand("dfnum", dfnum, positive=True)
-    demand("dfden", dfden, positive=True)
+    _, dfnum, dfden = read(dtype, dfnum=dfnum, dfden=dfden)
     shape = size_of(size, dfnum, dfden)
     top, bottom = (
         sent(_standard_gamma(s, spread(df / 2.0, shape)), dfnum, dfden)
@@ -349,10 +305,7 @@ def beta(source: Any, a: Any, b: Any, size: Any = None, dtype: Any = FLOAT64) ->
     Source:
         Figurnov, Mohamed & Mnih (2018), Implicit reparameterization gradients.
     """
-    kind = float_dtype(dtype)
-    a, b = parameters(kind, a, b)
-    demand("a", a, positive=True)
-    demand("b", b, positive=True)
+    kind, a, b = read(dtype, a=a, b=b)
     shape = size_of(size, a, b)
     source = keyed(source, a, b)
     a, b = (sent(spread(x, shape), a, b) for x in (a, b))
@@ -366,7 +319,7 @@ def beta(source: Any, a: Any, b: Any, size: Any = None, dtype: Any = FLOAT64) ->
     y = np.log(safe) - np.log1p(-safe)
     growth = functions.exp(bind("logit_beta", y, a, b) - y)
     moved = x * growth / (1.0 + x * (growth - 1.0))
-    return given(_where(inside, moved, x), a, b)
+    return given(functions.where(inside, moved, x), a, b)
 
 
 def dirichlet(source: Any, alpha: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
@@ -383,9 +336,7 @@ def dirichlet(source: Any, alpha: Any, size: Any = None, dtype: Any = FLOAT64) -
     Derivative:
         that of the gamma variables (implicit), through the quotient.
     """
-    kind = float_dtype(dtype)
-    (alpha,) = parameters(kind, alpha)
-    demand("alpha", alpha, positive=True)
+    _, alpha = read(dtype, alpha=alpha)
     if not alpha.shape:
         raise ValueError("alpha must have at least one axis")
     lead: Shape = tuple(alpha.shape[:-1]) if size is None else lengths(size)
@@ -420,10 +371,9 @@ def multivariate_normal(
     Derivative:
         through mean + L z with cov = L L^T, in `mean` and `cov`.
     """
-    kind = float_dtype(dtype)
     if method != "cholesky":
         raise ValueError(f"multivariate_normal differentiates through method='cholesky', not {method!r}")
-    mean, cov = parameters(kind, mean, cov)
+    kind, mean, cov = read(dtype, mean, cov)
     if len(mean.shape) != 1 or tuple(cov.shape) != (mean.shape[0],) * 2:
         raise ValueError(
             f"mean of shape {tuple(mean.shape)} and cov of shape {tuple(cov.shape)} are incompatible"

@@ -22,7 +22,7 @@ from fgrad.ops.linear import broadcast_to, convert, reshape
 from fgrad.ops.requirements import require
 from fgrad.random.keys import WORD, fractions, is_key, lengths, split
 
-DOUBLE = np.dtype(np.float64)
+WIDTHS = {"scale", "sigma"}  # parameters that may be zero; other limited ones are positive
 
 
 def is_generator(source: Any) -> bool:
@@ -70,32 +70,34 @@ def size_of(size: Any, *params: Any) -> Shape:
     return shape
 
 
-def float_dtype(dtype: Any) -> np.dtype[Any]:
-    """Return the dtype of samples.
+def read(dtype: Any, *free: Any, **limited: Any) -> list[Any]:
+    """Return the dtype of samples, and their real parameters as arrays or Tensors of it.
 
     Raises:
-        TypeError: it is not real.
+        TypeError: the dtype or a parameter is not real, or they are on different devices.
+        ValueError: one of the `limited` ones is negative, or zero.
     """
-    kind: np.dtype[Any] = np.dtype(dtype)
+    kind = np.dtype(dtype)
     if kind.kind != "f":
         raise TypeError(f"samples of a continuous distribution have a real floating-point dtype, not {kind}")
-    return kind
-
-
-def parameters(dtype: np.dtype[Any], *xs: Any) -> list[Any]:
-    """Return real parameters as arrays or Tensors of the dtype of the samples.
-
-    Raises:
-        TypeError: one is not real, or they are on different devices.
-    """
-    found = [next_to(x, *xs) if isinstance(x, list | tuple) else as_value(x) for x in xs]
+    given = (*free, *limited.values())
+    found = [next_to(x, *given) if isinstance(x, list | tuple) else as_value(x) for x in given]
     make = home(*found)
     for x in found:
         if make is not np and isinstance(x, np.ndarray) and x.ndim:
             raise mixed(make.name, CPU)
         if x.dtype.kind not in "fiub":
             raise TypeError(f"the parameters of a distribution are real numbers, not {x.dtype}")
-    return [convert(x, dtype) for x in found]
+    values = [convert(x, kind) for x in found]
+    for name, x in zip(limited, values[len(free) :], strict=True):
+        demand(name, x, positive=name not in WIDTHS)
+    return [kind, *values]
+
+
+def standard(draw: Any, source: Any, size: Any, dtype: Any, /, *free: Any, **limited: Any) -> list[Any]:
+    """Return the parameters of samples, and what `draw` draws for them."""
+    kind, *values = read(dtype, *free, **limited)
+    return [*values, draw(source, size_of(size, *values), kind, *values)]
 
 
 def home(*params: Any) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Literal, get_args
 
 from fgrad.core.scopes import is_backward
 from fgrad.viz.formatting import code, place
-from fgrad.viz.graph import GROUP, INPUT, OPERATION, Box, Graph, Item
+from fgrad.viz.graph import GROUP, INPUT, OPERATION, Box, Graph, Item, postorder
 
 Collapse = Literal["auto", "none", "scope", "line", "chain"]
 SCOPES = ("scope", "backward")
@@ -26,25 +26,14 @@ def collapsed(graph: Graph, collapse: Collapse) -> Graph:
     "auto" collapses scopes where there are more than `READABLE` items, lines where there are still more, and
     then chains.
     """
-    ways = {"scope": _by_scope, "line": _by_line, "chain": _by_chain}
-    if collapse in ways:
-        return ways[collapse](graph)
-    for way in ways.values() if collapse == "auto" else ():
-        if len(graph.items) > READABLE:
-            graph = way(graph)
+    for way, keys in _WAYS.items():
+        if collapse == way or (collapse == "auto" and len(graph.items) > READABLE):
+            graph = _grouped(graph, keys(graph))
     return graph
 
 
-def _by_scope(graph: Graph) -> Graph:
-    return _grouped(graph, {i: _scope(i) for i in graph.items})
-
-
-def _by_line(graph: Graph) -> Graph:
-    return _grouped(graph, {i: _line(i) for i in graph.items})
-
-
-def _by_chain(graph: Graph) -> Graph:
-    """Return the graph with one item for operations of which each has one argument and one use."""
+def _chains(graph: Graph) -> dict[Item, Hashable]:
+    """Return one key for operations of which each has one argument and one use."""
     ups: dict[Item, list[Item]] = {i: [] for i in graph.items}
     downs: dict[Item, list[Item]] = {i: [] for i in graph.items}
     for a, b in graph.edges:
@@ -57,7 +46,7 @@ def _by_chain(graph: Graph) -> Graph:
         if i.kind == OPERATION:
             follows = joins and before is not None and before.kind == OPERATION
             heads[i] = heads[before] if follows and before is not None else ("chain", i)
-    return _grouped(graph, heads)
+    return heads
 
 
 def _scope(item: Item) -> Hashable:
@@ -143,37 +132,21 @@ def _without_cycles(graph: Graph, keys: dict[Item, Hashable]) -> dict[Item, Hash
 
 
 def _strong(down: dict[Hashable, dict[Hashable, None]]) -> dict[Hashable, Hashable]:
-    """Return the first member of the strongly connected part of each node (Tarjan 1972), by a stack."""
-    index: dict[Hashable, int] = {}
-    low: dict[Hashable, int] = {}
+    """Return for each key one of its strongly connected component (Sharir 1981, Comput. Math. Appl. 7)."""
+    up: dict[Hashable, list[Hashable]] = {k: [] for k in down}
+    for a, heads in down.items():
+        for b in heads:
+            up[b].append(a)
     part: dict[Hashable, Hashable] = {}
-    stack: list[Hashable] = []
-    for root, heads in down.items():
-        if root in index:
-            continue
-        work = [(root, iter(heads))]
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        while work:
-            node, ahead = work[-1]
-            for head in ahead:
-                if head not in index:
-                    index[head] = low[head] = len(index)
-                    stack.append(head)
-                    work.append((head, iter(down[head])))
-                    break
-                if head not in part:
-                    low[node] = min(low[node], index[head])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                if low[node] == index[node]:
-                    found = []
-                    while True:
-                        found.append(stack.pop())
-                        if found[-1] is node or found[-1] == node:
-                            break
-                    first = min(found, key=lambda k: index[k])
-                    part.update((k, first) for k in found)
+    for k in reversed(postorder(down, down.__getitem__)):
+        if k not in part:
+            found = postorder([k], lambda b: [a for a in up[b] if a not in part])
+            part.update(dict.fromkeys(found, k))
     return part
+
+
+_WAYS: dict[str, Callable[[Graph], dict[Item, Hashable]]] = {
+    "scope": lambda graph: {i: _scope(i) for i in graph.items},
+    "line": lambda graph: {i: _line(i) for i in graph.items},
+    "chain": _chains,
+}

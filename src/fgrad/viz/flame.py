@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from fgrad.viz.graph import OPERATION, Item
 from fgrad.viz.html import card, head
 
 if TYPE_CHECKING:
-    from fgrad.viz.profiling import Event, Profile, Row
+    from fgrad.viz.profiling import Event, Profile
 
 WIDTH, HEIGHT, GAP = 900.0, 22.0, 2.0
 CLASS = "fgrad-flame"
@@ -119,24 +119,19 @@ def html(profile: Profile) -> str:
     return card(
         head(f"profile of {profile.name}", *facts),
         svg(profile),
-        _table("operation", profile.operations()),
-        _table("line", profile.lines()),
+        _table(profile, "operation"),
+        _table(profile, "line"),
     )
 
 
-def _table(title: str, rows: Sequence[Row], most: int = 15) -> str:
-    phases = [p for p in ("forward", "backward", "tangent") if any(getattr(r, p) for r in rows)]
+def _table(profile: Profile, title: str, most: int = 15) -> str:
+    rows, (titles, *lines) = profile.columns(title, most, 70)
     longest = max((r.seconds for r in rows), default=0.0) or 1.0
-    heads = "".join(f"<th>{t}</th>" for t in (title, *phases, "calls", "bytes", ""))
-    lines = []
-    for r in rows[:most]:
-        name = f"{place(r.name)}  {code(r.name)}" if title == "line" else r.name
-        times = [time(getattr(r, p)) if getattr(r, p) else "" for p in phases]
-        cells = [cut(name, 70), *times, str(r.calls), size(r.bytes)]
-        bar = (
-            f'<td><svg width="90" height="9"><rect width="{90 * r.seconds / longest:.1f}" height="9" rx="2" '
-        )
-        bar += 'style="fill:var(--fg-heat);fill-opacity:.55"/></svg></td>'
-        lines.append("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in cells) + bar + "</tr>")
+    made = ["".join(f"<th>{t}</th>" for t in (*titles, ""))]
+    for r, cells in zip(rows, lines, strict=False):
+        bar = f'<rect width="{90 * r.seconds / longest:.1f}" height="9" rx="2" '
+        bar += 'style="fill:var(--fg-heat);fill-opacity:.55"/>'
+        made.append("".join(f"<td>{escape(c)}</td>" for c in cells))
+        made[-1] += f'<td><svg width="90" height="9">{bar}</svg></td>'
     rest = f'<div class="muted">and {len(rows) - most} more</div>' if len(rows) > most else ""
-    return f'<table class="list"><tr>{heads}</tr>{"".join(lines)}</table>{rest}'
+    return f'<table class="list">{"".join(f"<tr>{row}</tr>" for row in made)}</table>{rest}'

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import PRIMITIVES, PRODUCT, REDUCES
+
+T = TypeVar("T", bound=Hashable)
 
 INPUT, OPERATION, OUTPUT, GROUP = "input", "operation", "output", "group"
 
@@ -106,3 +109,23 @@ class Graph:
     def count(self) -> int:
         """Return the number of operations."""
         return sum(i.count() for i in self.items)
+
+
+def postorder(roots: Iterable[T], down: Callable[[T], Iterable[T]]) -> list[T]:
+    """Return all that roots lead to, in the order in which a search in depth has done with it."""
+    seen: set[T] = set()
+    done: list[T] = []
+    for root in roots:
+        stack: list[tuple[T, Iterator[T]]] = [] if root in seen else [(root, iter(down(root)))]
+        seen.add(root)
+        while stack:
+            node, ahead = stack[-1]
+            for following in ahead:
+                if following not in seen:
+                    seen.add(following)
+                    stack.append((following, iter(down(following))))
+                    break
+            else:
+                done.append(node)
+                stack.pop()
+    return done

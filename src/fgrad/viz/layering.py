@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fgrad.viz.graph import Item
+from fgrad.viz.graph import Item, postorder
 
 GAP = 26.0  # between neighbours of a layer
 SWEEPS = 12
@@ -57,31 +57,13 @@ def link(tail: Cell, head: Cell, start: float, stop: float) -> Link:
 
 
 def back_edges(cells: Sequence[Cell], edges: Sequence[tuple[Cell, Cell]]) -> set[tuple[Cell, Cell]]:
-    """Return edges without which there are no cycles."""
+    """Return edges whose reversal leaves no cycle: those that lead back in a search in depth."""
     down: dict[Cell, list[Cell]] = {c: [] for c in cells}
-    for a, b in edges:
-        if a in down and b in down:
-            down[a].append(b)
-    state = dict.fromkeys(cells, 0)
-    back: set[tuple[Cell, Cell]] = set()
-    for root in sorted(cells, key=lambda c: c.key):
-        if state[root]:
-            continue
-        stack = [(root, iter(down[root]))]
-        state[root] = 1
-        while stack:
-            cell, heads = stack[-1]
-            for head in heads:
-                if state[head] == 1:
-                    back.add((cell, head))
-                elif not state[head]:
-                    state[head] = 1
-                    stack.append((head, iter(down[head])))
-                    break
-            else:
-                state[cell] = 2
-                stack.pop()
-    return back
+    inner = [(a, b) for a, b in edges if a in down and b in down]
+    for a, b in inner:
+        down[a].append(b)
+    done = {c: k for k, c in enumerate(postorder(sorted(cells, key=lambda c: c.key), down.__getitem__))}
+    return {(a, b) for a, b in inner if done[b] >= done[a]}
 
 
 def assign_layers(
@@ -98,22 +80,14 @@ def assign_layers(
         down[a].append(b)
     base = 1 if entries else 0
     inside = set(cells)
-    waiting = {c: sum(t in inside for t in up[c]) for c in cells}
-    ready = [c for c in cells if not waiting[c]]
+    order = postorder(cells, lambda c: [d for d in down[c] if d in inside])
     for c in cells:
         c.layer = base
-    order = []
-    while ready:
-        c = ready.pop()
-        order.append(c)
-        for d in down[c]:
-            if d in waiting:
-                d.layer = max(d.layer, c.layer + 1)
-                waiting[d] -= 1
-                if not waiting[d]:
-                    ready.append(d)
     for c in reversed(order):
-        uses = [d.layer for d in down[c] if d in waiting]
+        for d in down[c]:
+            d.layer = max(d.layer, c.layer + 1)
+    for c in order:
+        uses = [d.layer for d in down[c] if d in inside]
         if uses and len(set(up[c])) <= len(set(down[c])):
             c.layer = max(c.layer, min(uses) - 1)
     last = max((c.layer for c in cells), default=base - 1)
@@ -143,8 +117,7 @@ def order(layers: Sequence[list[Cell]]) -> None:
                 ]
                 c.x = sum(ends) / len(ends) if ends else float(c.place)
             layer.sort(key=lambda c: (c.x, c.place))
-            for k, c in enumerate(layer):
-                c.place = k
+            _number([layer])
         now = _crossings(layers)
         stale += 1
         if now < best:

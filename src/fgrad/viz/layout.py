@@ -64,7 +64,6 @@ class Layout:
         spacing: a factor of the distance between layers.
     """
 
-    order: dict[Item, int]
     width: float
     height: float
 
@@ -76,16 +75,18 @@ class Layout:
         width: float = 1000.0,
         spacing: float = 1.0,
     ) -> None:
-        self.order = {item: k for k, item in enumerate(graph.items)}
         self.items: dict[Item, Frame] = {}
         self.boxes: dict[Box, Frame] = {}
         self.paths: list[Path] = []
         self._size, self._title, self._gap = size, title, spacing * LAYER_GAP
         self._parents: dict[Item, list[Box]] = {i: i.box.path() if i.box else [] for i in graph.items}
         self._children: dict[Box | None, list[Any]] = {None: []}
-        for item in graph.items:
+        self._first: dict[Any, int] = {}  # the number of the first item of each child
+        for k, item in enumerate(graph.items):
+            self._first[item] = k
             around: Box | None = None
             for box in self._parents[item]:
+                self._first.setdefault(box, k)
                 if box not in self._children:
                     self._children[box] = []
                     self._children[around].append(box)
@@ -94,17 +95,8 @@ class Layout:
         self._edges = graph.edges
         self._ports: dict[Box, dict[tuple[str, Item], float]] = {}
         self._content: dict[Box | None, _Level] = {}
-        self._first = self._order_of_boxes()
         self.width, self.height = self._lay(None, width)
         self._settle(None, 0.0, 0.0)
-
-    def _order_of_boxes(self) -> dict[Any, int]:
-        first: dict[Any, int] = {}
-        for item, k in self.order.items():
-            first[item] = k
-            for box in self._parents[item]:
-                first.setdefault(box, k)
-        return first
 
     def _inside(self, item: Item, box: Box | None) -> Any:
         """Return the child of `box` that is or holds an item; None where it is outside."""
@@ -170,7 +162,7 @@ class _Level:
         self.columns, self.gap = columns, gap  # the width for several columns, 0 for one
         self.left = self.top = 0.0
         self.cells: dict[Any, Cell] = {}
-        self.edges: dict[tuple[Any, Any, Item], tuple[float, float, Item | None]] = {}
+        self.edges: dict[tuple[Cell, Cell, Item], tuple[float, float, Item | None]] = {}
         self.ports: dict[tuple[str, Item], Cell] = {}
         self.layers: list[list[Cell]] = []
         self.chains: list[tuple[Item, Item | None, list[Cell], float, Link]] = []
@@ -188,25 +180,17 @@ class _Level:
     def connect(
         self, source: Item, tail: Any, head: Any, start: float, stop: float, target: Item | None
     ) -> None:
-        """Connect two children; None stands for the outside."""
-        if tail is None:
-            tail = self.port("in", source, -1)
-        if head is None:
-            head = self.port("out", source, 1 << 30)
-        key = (tail, head, source)
-        if key not in self.edges:
-            self.edges[key] = (start, stop, target)
+        """Add an edge between things, or from and to the rim where `tail` or `head` is None."""
+        a = self.port("in", source, -1) if tail is None else self.cells[tail]
+        b = self.port("out", source, 1 << 30) if head is None else self.cells[head]
+        self.edges.setdefault((a, b, source), (start, stop, target))
 
     def arrange(self) -> None:
         """Find layers, order and places."""
         cells = [*self.cells.values()]
         entries = [c for (side, _), c in self.ports.items() if side == "in"]
         leaving = [c for (side, _), c in self.ports.items() if side == "out"]
-        edges = []
-        for (tail, head, source), (start, stop, target) in self.edges.items():
-            a = tail if isinstance(tail, Cell) else self.cells[tail]
-            b = head if isinstance(head, Cell) else self.cells[head]
-            edges.append((source, a, b, start, stop, target))
+        edges = [(source, a, b, *rest) for (a, b, source), rest in self.edges.items()]
         back = back_edges(cells, [(a, b) for _, a, b, *_ in edges])
         forward = [(b, a) if (a, b) in back else (a, b) for _, a, b, *_ in edges]
         assign_layers(cells, entries, leaving, forward)
@@ -294,8 +278,7 @@ class _Level:
         """Return the place of each item and inner box."""
         found = []
         for what, c in self.cells.items():
-            top = self.tops[c.layer] + (self.heights[c.layer] - c.height) / 2
-            found.append((what, Frame(self._at(c) - c.width / 2, top, c.width, c.height)))
+            found.append((what, Frame(self._at(c) - c.width / 2, self._top(c), c.width, c.height)))
         return found
 
     def paths(self) -> list[Path]:

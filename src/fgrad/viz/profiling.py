@@ -163,6 +163,17 @@ class Profile:
             rows.append(Row(name, len(events), forward, backward, tangent, made))
         return sorted(rows, key=lambda r: (-r.seconds, r.name))
 
+    def columns(self, title: str, most: int, width: int) -> tuple[list[Row], list[list[str]]]:
+        """Return the rows of the table of operations or lines, and its head and first lines as text."""
+        rows = self.lines() if title == "line" else self.operations()
+        phases = [p for p in PHASES if any(getattr(r, p) for r in rows)]
+        text = [[title, *phases, "calls", "bytes"]]
+        for r in rows[:most]:
+            name = f"{place(r.name)}  {code(r.name)}" if title == "line" else r.name
+            times = [time(getattr(r, p)) if getattr(r, p) else "" for p in phases]
+            text.append([cut(name, width), *times, str(r.calls), size(r.bytes)])
+        return rows, text
+
     def summary(self) -> str:
         """Return the totals in a line."""
         parts = [f"{p} {time(self.total(p))}" for p in PHASES if self.total(p)]
@@ -173,15 +184,7 @@ class Profile:
         )
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                self.summary(),
-                "",
-                *_table("operation", self.operations(), lambda r: cut(r.name, 44)),
-                "",
-                *_table("line", self.lines(), lambda r: cut(f"{place(r.name)}  {code(r.name)}", 44)),
-            ]
-        )
+        return "\n".join([self.summary(), "", *_table(self, "operation"), "", *_table(self, "line")])
 
     def __repr__(self) -> str:
         return f"<Profile of {self.summary()}>"
@@ -198,30 +201,14 @@ class Profile:
         return svg(self, theme)
 
 
-def _table(title: str, rows: Sequence[Row], named: Callable[[Row], str], most: int = 20) -> list[str]:
-    """Return rows as text."""
-    phases = [p for p in PHASES if any(getattr(r, p) for r in rows)]
-    head = [title, *phases, "calls", "bytes"]
-    body = [
-        [
-            named(r),
-            *(time(getattr(r, p)) if getattr(r, p) else "" for p in phases),
-            str(r.calls),
-            size(r.bytes),
-        ]
-        for r in rows[:most]
+def _table(profile: Profile, title: str, most: int = 20) -> list[str]:
+    rows, lines = profile.columns(title, most, 44)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = [
+        "  ".join([first.ljust(widths[0]), *(c.rjust(w) for c, w in zip(rest, widths[1:], strict=True))])
+        for first, *rest in lines
     ]
-    widths = [max(len(line[i]) for line in (head, *body)) for i in range(len(head))]
-    lines = [
-        "  ".join(
-            [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]
-        )
-        for line in (head, *body)
-    ]
-    return [
-        *(line.rstrip() for line in lines),
-        *([f"and {len(rows) - most} more"] if len(rows) > most else []),
-    ]
+    return [*map(str.rstrip, text), *([f"and {len(rows) - most} more"] if len(rows) > most else [])]
 
 
 class _Profile(Transformed):

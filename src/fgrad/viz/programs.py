@@ -59,7 +59,10 @@ class _Reader:
             outs = self.inside(e, sources, box) or [
                 [
                     self.graph.add(
-                        Item(OPERATION, e.name, _avals(e), box, detail=_detail(e), line=e.line), sources
+                        Item(
+                            OPERATION, e.name, [v.aval for v in e.outs], box, detail=_detail(e), line=e.line
+                        ),
+                        sources,
                     )
                 ]
             ] * len(e.outs)
@@ -113,10 +116,6 @@ def scope_box(known: dict[Any, Box], scope: Scope, parent: Box | None) -> Box:
     if key not in known:
         known[key] = Box(scope.name, "backward" if scope.backward else "scope", parent)
     return known[key]
-
-
-def _avals(e: Equation) -> list[Any]:
-    return [v.aval for v in e.outs]
 
 
 def _detail(e: Equation) -> str:

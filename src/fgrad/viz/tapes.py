@@ -16,7 +16,7 @@ from fgrad.core.scopes import scopes_of
 from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import current
-from fgrad.viz.graph import INPUT, OPERATION, Box, Graph, Item
+from fgrad.viz.graph import INPUT, OPERATION, Box, Graph, Item, postorder
 from fgrad.viz.programs import scope_box
 
 NO_LINES = "lines, scopes and times are noted inside `with fgrad.viz.take_notes():`"
@@ -158,23 +158,12 @@ class _Same:
 
 
 def _ordered(same: _Same, ends: Sequence[Note]) -> list[list[Note]]:
-    """Return the groups that lead to `ends`, arguments before what is made of them."""
-    groups = same.groups
-    done: dict[Note, list[Note]] = {}
-    todo = [same.root(n) for n in reversed(ends)]
-    while todo:
-        k = todo[-1]
-        if k in done:
-            todo.pop()
-            continue
-        needed = [same.root(p) for n in groups[k] for p in n.parents]
-        missing = [p for p in dict.fromkeys(needed) if p not in done and p != k]
-        if missing:
-            todo += reversed(missing)
-        else:
-            done[k] = groups[k]
-            todo.pop()
-    return list(done.values())
+    """Return the groups, those of arguments before those of what uses them."""
+
+    def parents(k: Note) -> list[Note]:
+        return [same.root(p) for n in same.groups[k] for p in n.parents]
+
+    return [same.groups[k] for k in postorder(map(same.root, ends), parents)]
 
 
 def _avals(same: _Same, values: Sequence[Value]) -> dict[Note, Any]:

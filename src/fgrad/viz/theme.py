@@ -20,6 +20,12 @@ DARK = {
     "other": "#ff7fa9", "heat": "#ff6369",
     "manager": "#6ea8ff", "sweep": "#f5a04c", "backward": "#f5a04c", "scope": "#4cc38a", "control": "#b794ff",
 }  # fmt: skip
+PAGES = (  # what notebooks and sites call themselves in the dark, and in the light
+    ('[data-jp-theme-light="false"]', '[data-jp-theme-light="true"]'),
+    ('[data-theme="dark"]', '[data-theme="light"]'),
+    ('[data-md-color-scheme="slate"]', '[data-md-color-scheme="default"]'),
+    (".vscode-dark", ".vscode-light"),
+)
 THEMES: dict[str, dict[str, str] | None] = {"auto": None, "light": LIGHT, "dark": DARK}
 SANS = "system-ui,-apple-system,'Segoe UI',Helvetica,Arial,'DejaVu Sans',sans-serif"
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
@@ -40,24 +46,7 @@ def variables(colours: dict[str, str]) -> str:
 def themed(selector: str) -> str:
     """Return CSS that gives the colours to `selector`: those of the page if it says, else of the system."""
     light, dark = variables(LIGHT), variables(DARK)
-    darkly = ",".join(
-        f"{page} {selector}"
-        for page in (
-            '[data-jp-theme-light="false"]',
-            '[data-theme="dark"]',
-            '[data-md-color-scheme="slate"]',
-            ".vscode-dark",
-        )
-    )
-    lightly = ",".join(
-        f"{page} {selector}"
-        for page in (
-            '[data-jp-theme-light="true"]',
-            '[data-theme="light"]',
-            '[data-md-color-scheme="default"]',
-            ".vscode-light",
-        )
-    )
+    darkly, lightly = (",".join(f"{page} {selector}" for page in pages) for pages in zip(*PAGES, strict=True))
     return (
         f"{selector}{{{light}}}@media(prefers-color-scheme:dark){{{selector}{{{dark}}}}}"
         f"{darkly}{{{dark}}}{lightly}{{{light}}}"

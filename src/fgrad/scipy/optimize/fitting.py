@@ -16,10 +16,7 @@ from fgrad.numpy.indexing import stop_gradient
 from fgrad.scipy.closures import Closed, Several, first
 from fgrad.scipy.optimize.limits import Bounds, bounds_of
 from fgrad.scipy.optimize.minimization import minimum
-from fgrad.scipy.optimize.solution import (
-    OptimizeResult,
-    told,
-)
+from fgrad.scipy.optimize.solution import OptimizeResult, delivered, told
 from fgrad.scipy.results import is_plain
 from fgrad.scipy.solver_calls import run_solver
 from fgrad.scipy.vectors import Vector, array, as_float, flat_values, listed
@@ -147,9 +144,7 @@ def least_squares(
         )
 
     if is_plain(values):
-        result = OptimizeResult(run_solver("least_squares", lambda vs: ((), search(vs)), values, ())[1])
-        result["x"] = vector.restore(result["x"])
-        return result
+        return delivered(run_solver("least_squares", lambda vs: ((), search(vs)), values, ())[1], vector)
 
     x, known = minimum(
         "least_squares",

@@ -18,6 +18,7 @@ from fgrad.scipy.optimize.solution import (
     FLOAT,
     INT,
     OptimizeResult,
+    delivered,
     is_solved,
     solution,
     told,
@@ -42,7 +43,7 @@ def minimize(
     method: str | None = None,
     jac: Any = None,
     hess: Any = None,
-    hessp: Callable[..., Any] | None = None,
+    hessp: Any = None,
     bounds: Any = None,
     constraints: Any = (),
     tol: float | None = None,
@@ -101,14 +102,23 @@ def minimize(
     lower, upper = np.full(n, -np.inf), np.full(n, np.inf)
     if bounds is not None:
         lower, upper = bounds_of(bounds, vector)
+
+    def both(v: Any) -> list[Any]:
+        x = vector.unravel(v)
+        value, slope = fun(x, *args) if jac is True else (fun(x, *args), jac(x, *args))
+        return [real_value(value, fun), vector.ravel(slope)]
+
+    def product(v: Any, p: Any) -> list[Any]:
+        return [vector.ravel(hessp(vector.unravel(v), vector.unravel(p), *args))]
+
     limits = Limits(constraints, vector)
     limited = Closed(limits, [vector.aval]) if limits.constraints else None
     problem = Several(
         objective=Closed(lambda v: [real_value(fun(vector.unravel(v), *args), fun, jac)], [vector.aval]),
-        gradient=_given_gradient(fun, jac, vector, args),
+        gradient=Closed(both, [vector.aval]) if jac is True or callable(jac) else None,
         limits=limited,
-        hess=_given_hessian(hess, vector, args),
-        hessp=_given_product(hessp, vector, args),
+        hess=Closed(lambda v: [hess(vector.unravel(v), *args)], [vector.aval]) if callable(hess) else None,
+        hessp=hessp and Closed(product, [vector.aval] * 2),
     )
     values = [start, lower, upper, *problem.captured]
     search = _Search(vector, problem, {"method": method, "tol": tol, "options": options})
@@ -116,8 +126,7 @@ def minimize(
     search.given = {"jac": jac, "hess": hess, "callback": callback}
 
     if is_plain(values):
-        _, result = run_solver("minimize", lambda vs: ((), search(vs)), values, ())
-        return delivered(result, vector)
+        return delivered(run_solver("minimize", lambda vs: ((), search(vs)), values, ())[1], vector)
 
     x, known = minimum(
         "minimize",
@@ -211,40 +220,6 @@ def real_value(value: Any, fun: Callable[..., Any], jac: Any = None) -> Any:
             f"{value.dtype} of shape {value.shape}"
         )
     return as_float(fnp.reshape(value, ()))
-
-
-def _given_gradient(fun: Any, jac: Any, vector: Vector, args: tuple[Any, ...]) -> Closed | None:
-    """Return the value and gradient that the user computes himself, if he does."""
-    if jac is True:
-
-        def both(v: Any) -> list[Any]:
-            value, slope = fun(vector.unravel(v), *args)
-            return [real_value(value, fun), vector.ravel(slope)]
-
-        return Closed(both, [vector.aval])
-    if callable(jac):
-        return Closed(
-            lambda v: [
-                real_value(fun(vector.unravel(v), *args), fun),
-                vector.ravel(jac(vector.unravel(v), *args)),
-            ],
-            [vector.aval],
-        )
-    return None
-
-
-def _given_hessian(hess: Any, vector: Vector, args: tuple[Any, ...]) -> Closed | None:
-    if not callable(hess):
-        return None
-    return Closed(lambda v: [hess(vector.unravel(v), *args)], [vector.aval])
-
-
-def _given_product(hessp: Any, vector: Vector, args: tuple[Any, ...]) -> Closed | None:
-    if hessp is None:
-        return None
-    return Closed(
-        lambda v, p: [vector.ravel(hessp(vector.unravel(v), vector.unravel(p), *args))], [vector.aval] * 2
-    )
 
 
 class _Search:
@@ -342,12 +317,3 @@ def _constraint(value: Callable[[Any], Any], low: Any, high: Any, places: Any, m
         jac=lambda v: array(jacrev(value)(v))[places],
         **second,
     )
-
-
-def delivered(result: Any, vector: Vector) -> OptimizeResult:
-    """Return SciPy's result with the solution like the start."""
-    found = OptimizeResult(result)
-    found["x"] = vector.restore(found["x"])
-    if isinstance(found.get("jac"), np.ndarray):
-        found["jac"] = vector.restore(found["jac"])
-    return found

@@ -15,6 +15,7 @@ from fgrad.scipy.optimize.solution import (
     BOOL,
     INT,
     OptimizeResult,
+    delivered,
     is_solved,
     solution,
 )
@@ -96,9 +97,7 @@ def root(
         )
 
     if is_plain(values):
-        result = OptimizeResult(run_solver("root", lambda vs: ((), search(vs)), values, ())[1])
-        result["x"] = vector.restore(result["x"])
-        return result
+        return delivered(run_solver("root", lambda vs: ((), search(vs)), values, ())[1], vector)
 
     def run(vs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
         result = search(vs)

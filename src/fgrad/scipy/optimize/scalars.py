@@ -12,14 +12,16 @@ import scipy.optimize
 from fgrad import numpy as fnp
 from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor
+from fgrad.extend.engine import named
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.scipy.closures import Closed, Several, first
-from fgrad.scipy.optimize.minimization import delivered, minimum, real_value
+from fgrad.scipy.optimize.minimization import minimum, real_value
 from fgrad.scipy.optimize.solution import (
     BOOL,
     FLOAT,
     INT,
     OptimizeResult,
+    delivered,
     solution,
 )
 from fgrad.scipy.results import is_plain, register_result
@@ -201,88 +203,49 @@ def _on_numbers(f: Callable[[Any], Any]) -> Callable[[float], float]:
     return lambda x: float(array(f(np.float64(x))))
 
 
-def _bracketed(
-    name: str,
-    f: Any,
-    a: Any,
-    b: Any,
-    args: Any,
-    xtol: Any,
-    rtol: Any,
-    maxiter: Any,
-    full_output: Any,
-    disp: Any,
-) -> Any:
-    result = root_scalar(f, args, name, (a, b), xtol=xtol, rtol=rtol, maxiter=maxiter)
-    if disp and is_plain([result["converged"]]) and not result["converged"]:
-        raise RuntimeError(f"{name}: failed to converge after {result['iterations']} iterations")
-    return (result["root"], result) if full_output else result["root"]
+def _bracketing(name: str, doc: str) -> Callable[..., Any]:
+    """Return SciPy's function `name`, which finds a root between two ends."""
+
+    @named(name, doc)
+    def find(
+        f: Callable[..., Any],
+        a: float,
+        b: float,
+        args: Any = (),
+        xtol: float = 2e-12,
+        rtol: float = 8.881784197001252e-16,
+        maxiter: int = 100,
+        full_output: bool = False,
+        disp: bool = True,
+    ) -> Any:
+        result = root_scalar(f, args, name, (a, b), xtol=xtol, rtol=rtol, maxiter=maxiter)
+        if disp and is_plain([result["converged"]]) and not result["converged"]:
+            raise RuntimeError(f"{name}: failed to converge after {result['iterations']} iterations")
+        return (result["root"], result) if full_output else result["root"]
+
+    return find
 
 
-def brentq(
-    f: Callable[..., Any],
-    a: float,
-    b: float,
-    args: Any = (),
-    xtol: float = 2e-12,
-    rtol: float = 8.881784197001252e-16,
-    maxiter: int = 100,
-    full_output: bool = False,
-    disp: bool = True,
-) -> Any:
+brentq: Callable[..., Any] = _bracketing(
+    "brentq",
     """Return the root of `f` between `a` and `b` by Brent's method; see `root_scalar`.
 
     Example:
         >>> import fgrad
         >>> fgrad.grad(lambda a: brentq(lambda x: x**3 - a, 0.0, 10.0))(8.0)
         np.float64(0.0833)
-    """
-    return _bracketed("brentq", f, a, b, args, xtol, rtol, maxiter, full_output, disp)
-
-
-def brenth(
-    f: Callable[..., Any],
-    a: float,
-    b: float,
-    args: Any = (),
-    xtol: float = 2e-12,
-    rtol: float = 8.881784197001252e-16,
-    maxiter: int = 100,
-    full_output: bool = False,
-    disp: bool = True,
-) -> Any:
-    """Return the root of `f` between `a` and `b` by Brent's method with hyperbolas; see `root_scalar`."""
-    return _bracketed("brenth", f, a, b, args, xtol, rtol, maxiter, full_output, disp)
-
-
-def bisect(
-    f: Callable[..., Any],
-    a: float,
-    b: float,
-    args: Any = (),
-    xtol: float = 2e-12,
-    rtol: float = 8.881784197001252e-16,
-    maxiter: int = 100,
-    full_output: bool = False,
-    disp: bool = True,
-) -> Any:
-    """Return the root of `f` between `a` and `b` by bisection; see `root_scalar`."""
-    return _bracketed("bisect", f, a, b, args, xtol, rtol, maxiter, full_output, disp)
-
-
-def ridder(
-    f: Callable[..., Any],
-    a: float,
-    b: float,
-    args: Any = (),
-    xtol: float = 2e-12,
-    rtol: float = 8.881784197001252e-16,
-    maxiter: int = 100,
-    full_output: bool = False,
-    disp: bool = True,
-) -> Any:
-    """Return the root of `f` between `a` and `b` by Ridders' method; see `root_scalar`."""
-    return _bracketed("ridder", f, a, b, args, xtol, rtol, maxiter, full_output, disp)
+    """,
+)
+brenth: Callable[..., Any] = _bracketing(
+    "brenth",
+    "Return the root of `f` between `a` and `b` by Brent's method with hyperbolas; see `root_scalar`.",
+)
+bisect: Callable[..., Any] = _bracketing(
+    "bisect", "Return the root of `f` between `a` and `b` by bisection; see `root_scalar`."
+)
+ridder: Callable[..., Any] = _bracketing(
+    "ridder", "Return the root of `f` between `a` and `b` by Ridders' method; see `root_scalar`."
+)
 
 
 def _array_like(x: Any) -> Any:

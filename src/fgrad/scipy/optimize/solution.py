@@ -30,6 +30,16 @@ class OptimizeResult(scipy.optimize.OptimizeResult):  # type: ignore[misc]
 register_result(OptimizeResult)
 
 
+def delivered(result: Any, vector: Vector) -> OptimizeResult:
+    """Return SciPy's result with `x`, and the gradient there, in the form of the user's start."""
+    found = OptimizeResult(result)
+    found["x"] = vector.restore(found["x"])
+    slope = found.get("jac")
+    if isinstance(slope, np.ndarray) and slope.ndim == 1:
+        found["jac"] = vector.restore(slope)
+    return found
+
+
 def is_solved(equation: Callable[[Any], Any], x: Any, success: bool) -> bool:
     """Return whether the vector `x` of arrays solves an equation, by the length of a step of Newton's method.
 

@@ -114,7 +114,9 @@ def _matvec(a: Any) -> Callable[[Any], Any]:
     return lambda x: a @ x
 
 
-def _iterated(name: str, a: Any, b: Any, x0: Any, options: dict[str, Any], *, symmetric: bool) -> Any:
+def _iterated(
+    name: str, a: Any, b: Any, x0: Any, options: dict[str, Any], *, symmetric: bool
+) -> tuple[Any, int | None]:
     """Return the solution by one of SciPy's iterations, and what it says of it."""
     b = _dense(b)
     b = b if b.dtype.kind in "fc" else b.astype(float)
@@ -197,8 +199,7 @@ def cg(
                [-0.  , -0.25]])
     """
     options = {"rtol": rtol, "atol": atol, "maxiter": maxiter, "M": M, "callback": callback}
-    found: tuple[Any, int | None] = _iterated("cg", A, b, x0, options, symmetric=True)
-    return found
+    return _iterated("cg", A, b, x0, options, symmetric=True)
 
 
 def gmres(
@@ -229,8 +230,7 @@ def gmres(
         array([1., 2.])
     """
     options = {"rtol": rtol, "atol": atol, "restart": restart, "maxiter": maxiter, "M": M}
-    found: tuple[Any, int | None] = _iterated("gmres", A, b, x0, options, symmetric=False)
-    return found
+    return _iterated("gmres", A, b, x0, options, symmetric=False)
 
 
 def bicgstab(
@@ -250,8 +250,7 @@ def bicgstab(
         array([1., 2.])
     """
     options = {"rtol": rtol, "atol": atol, "maxiter": maxiter, "M": M}
-    found: tuple[Any, int | None] = _iterated("bicgstab", A, b, x0, options, symmetric=False)
-    return found
+    return _iterated("bicgstab", A, b, x0, options, symmetric=False)
 
 
 def lsqr(

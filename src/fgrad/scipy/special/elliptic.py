@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import VJP, Pattern, Primitive, register
+from fgrad.core.primitive import VJP, Pattern, Primitive, Rule, register
 from fgrad.core.stored import REAL, Stored, are_positive_powers
 from fgrad.core.tensor import bind, unary
 from fgrad.extend.engine import (
@@ -162,38 +163,36 @@ def _carlson_vjp(pattern: Pattern) -> VJP:
     return VJP(back, keep=tuple(range(1, len(pattern) + 1)), params=True)
 
 
-register(
-    Primitive(
-        "carlson",
-        run=_run_carlson,
-        vjp=_carlson_vjp,
-        shape=lambda *xs, powers: Aval(
-            np.broadcast_shapes(*(x.shape for x in xs)), np.result_type(*(x.dtype for x in xs))
-        ),
-        batch=functools.partial(batch_elementwise, "carlson"),
-        real=True,
-        stored=Stored({"powers": are_positive_powers}, dtypes=REAL),
-    )
-)
+def _register(name: str, run: Rule, vjp: Callable[[Pattern], VJP]) -> None:
+    """Register an integral with the exponents of its factors."""
+
+    def shape(*xs: Any, powers: Any) -> Aval:
+        return Aval(np.broadcast_shapes(*(x.shape for x in xs)), np.result_type(*(x.dtype for x in xs)))
+
+    batch = functools.partial(batch_elementwise, name)
+    stored = Stored({"powers": are_positive_powers}, dtypes=REAL)
+    register(Primitive(name, run=run, vjp=vjp, shape=shape, batch=batch, real=True, stored=stored))
 
 
-def _integral(factor: float, *powers: float) -> Any:
-    """Return the word for `factor` times the integral with these powers."""
-    name = "carlson_" + "_".join(str(round(2 * p)) for p in powers)
+def _word(name: str, primitive: str, factor: float, *powers: float) -> Any:
+    """Return `factor` times an integral, as a function of expressions."""
 
     def word(*xs: Any) -> Any:
         values = [as_value(x) for x in xs]
         kind = np.result_type(*(v.dtype for v in values), np.float32)
-        return factor * bind("carlson", *(convert(v, kind) for v in values), powers=powers)
+        return factor * bind(primitive, *(convert(v, kind) for v in values), powers=powers)
 
     declare_word(name, word)
     return call(name)
 
 
-_rd_x = _integral(-0.75, 1.5, 0.5, 1.5)  # of 19.16.5
-_rd_z = _integral(-2.25, 0.5, 0.5, 2.5)
-_rj_x = _integral(-0.75, 1.5, 0.5, 0.5, 1.0)  # of 19.16.2
-_rj_p = _integral(-1.5, 0.5, 0.5, 0.5, 2.0)
+_register("carlson", _run_carlson, _carlson_vjp)
+
+
+_rd_x = _word("carlson_3_1_3", "carlson", -0.75, 1.5, 0.5, 1.5)  # of 19.16.5
+_rd_z = _word("carlson_1_1_5", "carlson", -2.25, 0.5, 0.5, 2.5)
+_rj_x = _word("carlson_3_1_1_2", "carlson", -0.75, 1.5, 0.5, 0.5, 1.0)  # of 19.16.2
+_rj_p = _word("carlson_1_1_1_4", "carlson", -1.5, 0.5, 0.5, 0.5, 2.0)
 
 
 def _elliprg(_: Expr, x: Expr, y: Expr, z: Expr) -> tuple[Expr, ...]:
@@ -256,33 +255,9 @@ def _moment_vjp(pattern: Pattern) -> VJP:
     return VJP(back, keep=(1, 2), params=True)
 
 
-register(
-    Primitive(
-        "elliptic_moment",
-        run=_run_moment,
-        vjp=_moment_vjp,
-        shape=lambda phi, m, powers: Aval(
-            np.broadcast_shapes(phi.shape, m.shape), np.result_type(phi.dtype, m.dtype)
-        ),
-        batch=functools.partial(batch_elementwise, "elliptic_moment"),
-        real=True,
-        stored=Stored({"powers": are_positive_powers}, dtypes=REAL),
-    )
-)
-
-
-def _moment(name: str, factor: float, *powers: float) -> Any:
-    def word(phi: Any, m: Any) -> Any:
-        phi, m = as_value(phi), as_value(m)
-        kind = np.result_type(phi.dtype, m.dtype, np.float32)
-        return factor * bind("elliptic_moment", convert(phi, kind), convert(m, kind), powers=powers)
-
-    declare_word(name, word)
-    return call(name)
-
-
-_first_by_m = _moment("ellipkinc_m", 0.5, 1.0, 1.5)
-_second_by_m = _moment("ellipeinc_m", -0.5, 1.0, 0.5)
+_register("elliptic_moment", _run_moment, _moment_vjp)
+_first_by_m = _word("ellipkinc_m", "elliptic_moment", 0.5, 1.0, 1.5)
+_second_by_m = _word("ellipeinc_m", "elliptic_moment", -0.5, 1.0, 0.5)
 
 
 def _root(phi: Expr, m: Expr) -> Expr:

@@ -20,8 +20,6 @@ from fgrad.extend.engine import (
     Written,
     as_array,
     as_value,
-    axes_of,
-    broadcast_to,
     call,
     convert,
     elsewhere,
@@ -29,11 +27,12 @@ from fgrad.extend.engine import (
     for_tensors,
     holds_tensor,
     inexact,
+    named,
     operand,
     reshape,
     trusted,
 )
-from fgrad.numpy.indexing import stop_gradient
+from fgrad.nn.exponentials import scaled_sum
 from fgrad.scipy.special.primitives import Row, declare, hidden, integers, loops_alone, whole
 
 __all__ = [
@@ -124,6 +123,7 @@ declare(
 
 
 def _spherical_function(name: str) -> Any:
+    @named(name, f"Return scipy.special.{name} of whole orders `n`, or its derivative.")
     def function(n: Any, z: Any, derivative: Any = False) -> Any:
         if not holds_tensor((n, z)):
             return getattr(special, name)(n, z, derivative)
@@ -131,8 +131,6 @@ def _spherical_function(name: str) -> Any:
         g = functools.partial(bind, name)
         return _derivative(name, g, n, np.maximum(n - 1, 0), z) if derivative else g(n, z)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Return scipy.special.{name} of whole orders `n`, or its derivative."
     return function
 
 
@@ -224,23 +222,14 @@ def logsumexp(
     """
     if not return_sign:
         return nn.logsumexp(a, axis, b=b, keepdims=keepdims)
-    a, weights = inexact(a), inexact(1.0 if b is None else b)
-    shape = np.broadcast_shapes(a.shape, weights.shape)
-    a, weights = (broadcast_to(v, shape) for v in (a, weights))
-    a = bind("where", bind("equal", weights, 0), -np.inf, a)
-    axes = tuple(sorted(axes_of(axis, len(shape))))
-    kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
-    top = reshape(bind("logsumexp", stop_gradient(a), axes=axes), kept)
-    top = bind("where", bind("isfinite", top), top, 0)
+    total, top = scaled_sum(inexact(a), inexact(1.0 if b is None else b), axis)
     with np.errstate(divide="ignore", invalid="ignore"):
-        total = bind("sum", bind("multiply_no_nan", weights, unary("exp", a - top)), axes=axes)
         y = unary("log", unary("absolute", total)) + reshape(top, total.shape)
     sign = unary("sign", total)
-    return (reshape(y, kept), reshape(sign, kept)) if keepdims else (y, sign)
+    return (reshape(y, top.shape), reshape(sign, top.shape)) if keepdims else (y, sign)
 
 
 def declare_hidden() -> None:
     """Let SciPy's functions of Python that call a hidden ufunc find the rules too."""
-    for name, f in {"zeta": zeta}.items():
-        if hidden_ufuncs_are_found():
-            NUMPY[hidden_ufunc(name)] = f
+    if hidden_ufuncs_are_found():
+        NUMPY[hidden_ufunc("zeta")] = zeta

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import fgrad.numpy as fnp
-from fgrad.scipy.stats.families import LOG_2, Continuous, Formula, log1mexp, special
+from fgrad.scipy.stats.families import LOG_2, Continuous, Formula, between, log1mexp, special
 from fgrad.scipy.stats.tails import (
     LOG_ROOT_2PI,
     log_betainc,
@@ -51,10 +51,22 @@ def _by_hazard(hazard: Formula, back: Formula) -> Formulas:
     }
 
 
-def _by_reversed_hazard(hazard: Formula, back: Formula) -> Formulas:
-    """Return the formulas of a family by minus log of `cdf`, and its inverse."""
+def _by_gamma(shape: Formula, to: Formula, back: Formula) -> Formulas:
+    """Return the formulas of what `to` takes to a gamma variable, of `shape`, and `back` from there."""
+    return {
+        "cdf": lambda z, s: special.gammainc(shape(s), to(z)),
+        "sf": lambda z, s: special.gammaincc(shape(s), to(z)),
+        "logcdf": lambda z, s: log_gammainc(shape(s), to(z)),
+        "logsf": lambda z, s: log_gammaincc(shape(s), to(z)),
+        "ppf": lambda q, s: back(special.gammaincinv(shape(s), q)),
+        "isf": lambda q, s: back(special.gammainccinv(shape(s), q)),
+    }
+
+
+def _reversed(formulas: Formulas) -> Formulas:
+    """Return the formulas of a falling function of such a variable."""
     names = ("sf", "cdf", "logsf", "logcdf", "isf", "ppf")
-    return dict(zip(names, _by_hazard(hazard, back).values(), strict=True))
+    return dict(zip(names, formulas.values(), strict=True))
 
 
 # ---- around the normal distribution
@@ -78,7 +90,6 @@ halfnorm: Continuous = Continuous(
     ppf=lambda q: ROOT_2 * special.erfinv(q),
     isf=lambda q: -special.ndtri(q / 2),
     support=HALF_LINE,
-    inside=1.0,
 )
 lognorm: Continuous = Continuous(
     "lognorm",
@@ -86,7 +97,6 @@ lognorm: Continuous = Continuous(
     logpdf=lambda z, s: _normal(fnp.log(z) / s) - fnp.log(s * z),
     **_mapped(NORMAL, lambda z, s: fnp.log(z) / s, lambda z, s: fnp.exp(s * z)),
     support=HALF_LINE,
-    inside=1.0,
     open_ends=True,
 )
 rayleigh: Continuous = Continuous(
@@ -94,7 +104,6 @@ rayleigh: Continuous = Continuous(
     logpdf=lambda z: fnp.log(z) - z * z / 2,
     **_by_hazard(lambda z: z * z / 2, lambda x: fnp.sqrt(2 * x)),
     support=HALF_LINE,
-    inside=1.0,
 )
 levy: Continuous = Continuous(
     "levy",
@@ -105,7 +114,6 @@ levy: Continuous = Continuous(
     ppf=lambda q: special.ndtri(q / 2) ** -2.0,
     isf=lambda q: 0.5 / special.erfinv(q) ** 2,
     support=HALF_LINE,
-    inside=1.0,
     open_ends=True,
 )
 skewnorm: Continuous = Continuous(
@@ -140,9 +148,7 @@ truncnorm: Continuous = Continuous(
     ppf=_truncnorm_ppf,
     isf=lambda q, a, b: -_truncnorm_ppf(q, -b, -a),
     support=(lambda a, b: a, lambda a, b: b),
-    inside=lambda a, b: fnp.where(
-        fnp.isinf(a), fnp.where(fnp.isinf(b), 0.0, b - 1), fnp.where(fnp.isinf(b), a + 1, (a + b) / 2)
-    ),
+    inside=between,
     valid=lambda a, b: a < b,
 )
 
@@ -157,27 +163,15 @@ gamma: Continuous = Continuous(
     "gamma",
     "a",
     logpdf=_gamma,
-    cdf=lambda z, a: special.gammainc(a, z),
-    sf=lambda z, a: special.gammaincc(a, z),
-    logcdf=lambda z, a: log_gammainc(a, z),
-    logsf=lambda z, a: log_gammaincc(a, z),
-    ppf=lambda q, a: special.gammaincinv(a, q),
-    isf=lambda q, a: special.gammainccinv(a, q),
+    **_by_gamma(lambda a: a, lambda z: z, lambda g: g),
     support=HALF_LINE,
-    inside=1.0,
 )
 chi2: Continuous = Continuous(
     "chi2",
     "df",
     logpdf=lambda z, df: _gamma(z / 2, df / 2) - LOG_2,
-    cdf=lambda z, df: special.chdtr(df, z),
-    sf=lambda z, df: special.chdtrc(df, z),
-    logcdf=lambda z, df: log_gammainc(df / 2, z / 2),
-    logsf=lambda z, df: log_gammaincc(df / 2, z / 2),
-    ppf=lambda q, df: 2 * special.gammaincinv(df / 2, q),
-    isf=lambda q, df: special.chdtri(df, q),
+    **_by_gamma(lambda df: df / 2, lambda z: z / 2, lambda g: 2 * g),
     support=HALF_LINE,
-    inside=1.0,
 )
 chi: Continuous = Continuous(
     "chi",
@@ -185,27 +179,15 @@ chi: Continuous = Continuous(
     logpdf=lambda z, df: (
         special.xlogy(df - 1, z) - z * z / 2 - (df / 2 - 1) * LOG_2 - special.gammaln(df / 2)
     ),
-    cdf=lambda z, df: special.chdtr(df, z * z),
-    sf=lambda z, df: special.chdtrc(df, z * z),
-    logcdf=lambda z, df: log_gammainc(df / 2, z * z / 2),
-    logsf=lambda z, df: log_gammaincc(df / 2, z * z / 2),
-    ppf=lambda q, df: fnp.sqrt(2 * special.gammaincinv(df / 2, q)),
-    isf=lambda q, df: fnp.sqrt(special.chdtri(df, q)),
+    **_by_gamma(lambda df: df / 2, lambda z: z * z / 2, lambda g: fnp.sqrt(2 * g)),
     support=HALF_LINE,
-    inside=1.0,
 )
 invgamma: Continuous = Continuous(
     "invgamma",
     "a",
     logpdf=lambda z, a: -(a + 1) * fnp.log(z) - special.gammaln(a) - 1 / z,
-    cdf=lambda z, a: special.gammaincc(a, 1 / z),
-    sf=lambda z, a: special.gammainc(a, 1 / z),
-    logcdf=lambda z, a: log_gammaincc(a, 1 / z),
-    logsf=lambda z, a: log_gammainc(a, 1 / z),
-    ppf=lambda q, a: 1 / special.gammainccinv(a, q),
-    isf=lambda q, a: 1 / special.gammaincinv(a, q),
+    **_reversed(_by_gamma(lambda a: a, lambda z: 1 / z, lambda g: 1 / g)),
     support=HALF_LINE,
-    inside=1.0,
     open_ends=True,
 )
 expon: Continuous = Continuous(
@@ -213,7 +195,6 @@ expon: Continuous = Continuous(
     logpdf=lambda z: -z,
     **_by_hazard(lambda z: z, lambda x: x),
     support=HALF_LINE,
-    inside=1.0,
 )
 
 # ---- around the beta distribution
@@ -229,7 +210,6 @@ beta: Continuous = Continuous(
     ppf=lambda q, a, b: special.betaincinv(a, b, q),
     isf=lambda q, a, b: special.betainccinv(a, b, q),
     support=(0.0, 1.0),
-    inside=0.5,
 )
 f: Continuous = Continuous(
     "f",
@@ -245,7 +225,6 @@ f: Continuous = Continuous(
     ppf=lambda q, m, n: special.fdtri(m, n, q),
     isf=lambda q, m, n: 1 / special.fdtri(n, m, q),
     support=HALF_LINE,
-    inside=1.0,
 )
 t: Continuous = Continuous(
     "t",
@@ -269,7 +248,6 @@ uniform: Continuous = Continuous(
     ppf=lambda q: q,
     isf=lambda q: 1 - q,
     support=(0.0, 1.0),
-    inside=0.5,
 )
 powerlaw: Continuous = Continuous(
     "powerlaw",
@@ -282,7 +260,6 @@ powerlaw: Continuous = Continuous(
     ppf=lambda q, a: fnp.exp(fnp.log(q) / a),
     isf=lambda q, a: fnp.exp(fnp.log1p(-q) / a),
     support=(0.0, 1.0),
-    inside=0.5,
 )
 
 
@@ -306,7 +283,6 @@ triang: Continuous = Continuous(
     ppf=lambda q, c: _triangle(q, c, lambda q, c: fnp.sqrt(c * q), lambda p, d: 1 - fnp.sqrt(d * p)),
     isf=lambda q, c: 1 - _triangle(q, 1 - c, lambda q, c: fnp.sqrt(c * q), lambda p, d: 1 - fnp.sqrt(d * p)),
     support=(0.0, 1.0),
-    inside=0.5,
     valid=lambda c: fnp.logical_and(c >= 0, c <= 1),
 )
 
@@ -342,7 +318,6 @@ fisk: Continuous = Continuous(
     ),
     **_mapped(LOGISTIC, lambda z, c: c * fnp.log(z), lambda z, c: fnp.exp(z / c)),
     support=HALF_LINE,
-    inside=1.0,
     open_ends=True,
 )
 cauchy: Continuous = Continuous(
@@ -361,7 +336,6 @@ halfcauchy: Continuous = Continuous(
     ppf=lambda q: fnp.tan(PI / 2 * q),
     isf=lambda q: 1 / fnp.tan(PI / 2 * q),
     support=HALF_LINE,
-    inside=1.0,
 )
 pareto: Continuous = Continuous(
     "pareto",
@@ -369,7 +343,6 @@ pareto: Continuous = Continuous(
     logpdf=lambda z, b: fnp.log(b) - (b + 1) * fnp.log(z),
     **_by_hazard(lambda z, b: b * fnp.log(z), lambda x, b: fnp.exp(x / b)),
     support=(1.0, INF),
-    inside=2.0,
 )
 weibull_min: Continuous = Continuous(
     "weibull_min",
@@ -377,15 +350,13 @@ weibull_min: Continuous = Continuous(
     logpdf=lambda z, c: fnp.log(c) + special.xlogy(c - 1, z) - z**c,
     **_by_hazard(lambda z, c: z**c, lambda x, c: x ** (1 / c)),
     support=HALF_LINE,
-    inside=1.0,
 )
 weibull_max: Continuous = Continuous(
     "weibull_max",
     "c",
     logpdf=lambda z, c: fnp.log(c) + special.xlogy(c - 1, -z) - (-z) ** c,
-    **_by_reversed_hazard(lambda z, c: (-z) ** c, lambda x, c: -(x ** (1 / c))),
+    **_reversed(_by_hazard(lambda z, c: (-z) ** c, lambda x, c: -(x ** (1 / c)))),
     support=(-INF, 0.0),
-    inside=-1.0,
 )
 
 # ---- extremes
@@ -393,7 +364,7 @@ weibull_max: Continuous = Continuous(
 gumbel_r: Continuous = Continuous(
     "gumbel_r",
     logpdf=lambda z: -z - fnp.exp(-z),
-    **_by_reversed_hazard(lambda z: fnp.exp(-z), lambda x: -fnp.log(x)),
+    **_reversed(_by_hazard(lambda z: fnp.exp(-z), lambda x: -fnp.log(x))),
 )
 gumbel_l: Continuous = Continuous(
     "gumbel_l",
@@ -417,7 +388,7 @@ genextreme: Continuous = Continuous(
     "genextreme",
     "c",
     logpdf=lambda z, c: -fnp.exp(-_extreme(z, c)) - (1 - c) * _extreme(z, c),
-    **_by_reversed_hazard(lambda z, c: fnp.exp(-_extreme(z, c)), lambda x, c: -special.boxcox(x, c)),
+    **_reversed(_by_hazard(lambda z, c: fnp.exp(-_extreme(z, c)), lambda x, c: -special.boxcox(x, c))),
     support=(lambda c: _end(c, -1), lambda c: _end(c, 1)),
     inside=0.0,
     valid=lambda c: fnp.equal(c, c),

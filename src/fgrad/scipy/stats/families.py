@@ -64,18 +64,24 @@ class Distribution(Named):
     """A family of one variable: how SciPy's arguments are read, and what is said where they make no sense."""
 
     name: str
+    argument: str  # the name of the first one
     defaults: dict[str, float]  # of the parameters beside the shapes
     shapes: tuple[str, ...]
     valid: Formula
     signature: inspect.Signature
 
-    def __init__(self, name: str, shapes: str, valid: Formula) -> None:
-        self.name, self.shapes, self.valid = name, tuple(shapes.split()), valid
-        names = ["x", *self.shapes]
+    def __init__(
+        self, name: str, shapes: str, valid: Formula, support: tuple[Edge, Edge], **formulas: Formula | None
+    ) -> None:
+        self.name, self.shapes, self.valid, self._support = name, tuple(shapes.split()), valid, support
+        for method in ("cdf", "sf"):
+            formulas[f"log{method}"] = formulas.get(f"log{method}") or _log(formulas[method])
+        self._formulas = {method: f for method, f in formulas.items() if f is not None}
+        self.methods = (next(iter(formulas)).removeprefix("log"), *self._formulas)
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         self.signature = inspect.Signature(
             [
-                *(inspect.Parameter(n, kind) for n in names),
+                *(inspect.Parameter(n, kind) for n in (self.argument, *self.shapes)),
                 *(inspect.Parameter(n, kind, default=v) for n, v in self.defaults.items()),
             ]
         )
@@ -85,16 +91,51 @@ class Distribution(Named):
         """Return the distribution with these parameters."""
         return Frozen(self, args, kw)
 
-    def read(self, x: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> list[Any]:
+    def cdf(self, *args: Any, **kw: Any) -> Any:
+        """Return the probability of values up to the first argument."""
+        return self._probability("cdf", (0.0, 1.0), args, kw)
+
+    def sf(self, *args: Any, **kw: Any) -> Any:
+        """Return the probability of values beyond the first argument, without cancellation."""
+        return self._probability("sf", (1.0, 0.0), args, kw)
+
+    def logcdf(self, *args: Any, **kw: Any) -> Any:
+        """Return the logarithm of `cdf`, accurate in the tails."""
+        return self._probability("logcdf", (-math.inf, 0.0), args, kw)
+
+    def logsf(self, *args: Any, **kw: Any) -> Any:
+        """Return the logarithm of `sf`, accurate in the tails."""
+        return self._probability("logsf", (0.0, -math.inf), args, kw)
+
+    def read(self, args: tuple[Any, ...], kw: dict[str, Any]) -> list[Any]:
         """Return x, the shapes and the other parameters in double precision, in which SciPy computes."""
         try:
-            bound = self.signature.bind(x, *args, **kw)
+            bound = self.signature.bind(*args, **kw)
         except TypeError as error:
             raise TypeError(f"fgrad.scipy.stats.{self.name}{self.signature}: {error}") from None
         bound.apply_defaults()
         values = [operand(v) for v in bound.arguments.values()]
         arrays = [v if hasattr(v, "dtype") else np.asarray(v) for v in values]
         return [convert(v, np.promote_types(v.dtype, np.float64)) for v in arrays]
+
+    def _formula(self, method: str) -> Formula:
+        if method not in self._formulas:
+            Named.__getattr__(self, method)
+        return self._formulas[method]
+
+    def _probability(self, method: str, ends: tuple[float, float], args: Any, kw: Any) -> Any:
+        formula = self._formula(method)
+        with np.errstate(all="ignore"):
+            safe, below, above, shapes, valid = self._sides(args, kw)
+            value = fnp.where(below, ends[0], fnp.where(above, ends[1], formula(safe, *shapes)))
+            return fnp.where(valid, value, math.nan)
+
+    def _sides(self, args: Any, kw: Any) -> tuple[Any, ...]:
+        """Return a place in the support, whether the argument is below it, above it, the shapes, validity."""
+        raise NotImplementedError
+
+    def _ends(self, shapes: Any) -> list[Any]:
+        return [_edge(e, shapes) for e in self._support]
 
 
 class Frozen:
@@ -123,6 +164,7 @@ class Continuous(Distribution):
     parameters are not valid the result is NaN.
     """
 
+    argument = "x"
     defaults: dict[str, float] = {"loc": 0, "scale": 1}  # noqa: RUF012 -- a constant
 
     def __init__(
@@ -138,7 +180,7 @@ class Continuous(Distribution):
         ppf: Formula | None = None,
         isf: Formula | None = None,
         support: tuple[Edge, Edge] = (-math.inf, math.inf),
-        inside: Edge = 0.0,
+        inside: Edge | None = None,
         valid: Formula = every_positive,
         open_ends: bool = False,
     ) -> None:
@@ -155,35 +197,24 @@ class Continuous(Distribution):
             ppf: quantile function, of probabilities between 0 and 1; None: the family has none.
             isf: the same of one minus the probability.
             support: its ends, numbers or functions of the shapes.
-            inside: a point inside of it.
+            inside: a point inside of it; None: `between` its ends, which are numbers.
             valid: (*shapes) -> whether they make sense.
             open_ends: whether the density is zero at finite ends.
         """
-        super().__init__(name, shapes, valid)
-        self._logpdf, self._cdf, self._sf, self._ppf, self._isf = logpdf, cdf, sf, ppf, isf
-        self._logcdf, self._logsf = logcdf, logsf
-        self._support, self._inside, self._open = support, inside, open_ends
-        cumulative = () if cdf is None else ("cdf", "sf", "logcdf", "logsf")
-        self.methods: tuple[str, ...] = (
-            "pdf",
-            "logpdf",
-            *cumulative,
-            *(() if ppf is None else ("ppf", "isf")),
-        )
+        cumulative = {"cdf": cdf, "sf": sf, "logcdf": logcdf, "logsf": logsf}
+        super().__init__(name, shapes, valid, support, logpdf=logpdf, **cumulative, ppf=ppf, isf=isf)
+        self._inside = float(between(*support)) if inside is None else inside
+        self._open = open_ends
 
     def support(self, *shapes: Any, loc: Any = 0, scale: Any = 1) -> tuple[Any, Any]:
         """Return the ends of the support."""
         low, high = self._ends(shapes)
         return low * scale + loc, high * scale + loc
 
-    def _ends(self, shapes: Any) -> tuple[Any, Any]:
-        low, high = (_edge(e, shapes) for e in self._support)
-        return low, high
-
     def logpdf(self, x: Any, *args: Any, **kw: Any) -> Any:
         """Return the logarithm of the density at `x`; -inf outside of the support."""
         with np.errstate(all="ignore"):
-            x, *shapes, loc, scale = self.read(x, args, kw)
+            x, *shapes, loc, scale = self.read((x, *args), kw)
             z = (x - loc) / scale
             low, high = self._ends(shapes)
             outside = fnp.logical_or(
@@ -191,68 +222,43 @@ class Continuous(Distribution):
             )
             outside = fnp.logical_or(outside, fnp.isinf(z))
             safe = fnp.where(outside, _edge(self._inside, shapes), z)
-            value = fnp.where(outside, -math.inf, self._logpdf(safe, *shapes) - fnp.log(scale))
-            return self._checked(value, shapes, scale)
+            value = fnp.where(outside, -math.inf, self._formulas["logpdf"](safe, *shapes) - fnp.log(scale))
+            return fnp.where(self._is_valid(shapes, scale), value, math.nan)
 
     def pdf(self, x: Any, *args: Any, **kw: Any) -> Any:
         """Return the density at `x`."""
         with np.errstate(all="ignore"):
             return fnp.exp(self.logpdf(x, *args, **kw))
 
-    def cdf(self, x: Any, *args: Any, **kw: Any) -> Any:
-        """Return the probability of values up to `x`."""
-        return self._cumulative("cdf", self._cdf, (0.0, 1.0), x, args, kw)
-
-    def sf(self, x: Any, *args: Any, **kw: Any) -> Any:
-        """Return the probability of values beyond `x`, without cancellation."""
-        return self._cumulative("sf", self._sf, (1.0, 0.0), x, args, kw)
-
-    def logcdf(self, x: Any, *args: Any, **kw: Any) -> Any:
-        """Return the logarithm of `cdf`, accurate in the tails."""
-        return self._cumulative("logcdf", self._logcdf or _log(self._cdf), (-math.inf, 0.0), x, args, kw)
-
-    def logsf(self, x: Any, *args: Any, **kw: Any) -> Any:
-        """Return the logarithm of `sf`, accurate in the tails."""
-        return self._cumulative("logsf", self._logsf or _log(self._sf), (0.0, -math.inf), x, args, kw)
-
     def ppf(self, q: Any, *args: Any, **kw: Any) -> Any:
         """Return the value up to which the probability is `q`; NaN where `q` is no probability."""
-        return self._quantile("ppf", self._ppf, q, args, kw, upper=False)
+        return self._quantile("ppf", q, args, kw)
 
     def isf(self, q: Any, *args: Any, **kw: Any) -> Any:
         """Return the value beyond which the probability is `q`."""
-        return self._quantile("isf", self._isf, q, args, kw, upper=True)
+        return self._quantile("isf", q, args, kw)
 
-    def _cumulative(
-        self, method: str, formula: Formula | None, ends: tuple[float, float], x: Any, args: Any, kw: Any
-    ) -> Any:
-        if self._cdf is None or formula is None:
-            return Distribution.__getattr__(self, method)
-        with np.errstate(all="ignore"):
-            x, *shapes, loc, scale = self.read(x, args, kw)
-            z = (x - loc) / scale
-            low, high = self._ends(shapes)
-            below, above = z <= low, z >= high
-            safe = fnp.where(fnp.logical_or(below, above), _edge(self._inside, shapes), z)
-            value = fnp.where(below, ends[0], fnp.where(above, ends[1], formula(safe, *shapes)))
-            return self._checked(value, shapes, scale)
+    def _sides(self, args: Any, kw: Any) -> tuple[Any, ...]:
+        x, *shapes, loc, scale = self.read(args, kw)
+        z = (x - loc) / scale
+        low, high = self._ends(shapes)
+        below, above = z <= low, z >= high
+        safe = fnp.where(fnp.logical_or(below, above), _edge(self._inside, shapes), z)
+        return safe, below, above, shapes, self._is_valid(shapes, scale)
 
-    def _quantile(
-        self, method: str, formula: Formula | None, q: Any, args: Any, kw: Any, *, upper: bool
-    ) -> Any:
-        if formula is None:
-            return Distribution.__getattr__(self, method)
+    def _quantile(self, method: str, q: Any, args: Any, kw: Any) -> Any:
+        formula = self._formula(method)
         with np.errstate(all="ignore"):
-            q, *shapes, loc, scale = self.read(q, args, kw)
-            low, high = reversed(self._ends(shapes)) if upper else self._ends(shapes)
+            q, *shapes, loc, scale = self.read((q, *args), kw)
+            low, high = self._ends(shapes)[:: -1 if method == "isf" else 1]
             outside = fnp.logical_or(q <= 0, q >= 1)
             z = formula(fnp.where(outside, 0.5, q), *shapes)
             z = fnp.where(fnp.equal(q, 0), low, fnp.where(fnp.equal(q, 1), high, z))
             z = fnp.where(fnp.logical_or(q < 0, q > 1), math.nan, z)
-            return self._checked(z * scale + loc, shapes, scale)
+            return fnp.where(self._is_valid(shapes, scale), z * scale + loc, math.nan)
 
-    def _checked(self, value: Any, shapes: Any, scale: Any) -> Any:
-        return fnp.where(fnp.logical_and(self.valid(*shapes), scale > 0), value, math.nan)
+    def _is_valid(self, shapes: Any, scale: Any) -> Any:
+        return fnp.logical_and(self.valid(*shapes), scale > 0)
 
 
 class Discrete(Distribution):
@@ -262,6 +268,7 @@ class Discrete(Distribution):
     number or outside of the support the probability is zero.
     """
 
+    argument = "k"
     defaults: dict[str, float] = {"loc": 0}  # noqa: RUF012 -- a constant
 
     def __init__(
@@ -286,69 +293,42 @@ class Discrete(Distribution):
             support: its ends, numbers or functions of the shapes.
             valid: (*shapes) -> whether they make sense.
         """
-        super().__init__(name, shapes, valid)
-        self._logpmf, self._cdf, self._sf, self._support = logpmf, cdf, sf, support
-        self.methods: tuple[str, ...] = (
-            "pmf",
-            "logpmf",
-            *(() if cdf is None else ("cdf", "sf", "logcdf", "logsf")),
-        )
+        super().__init__(name, shapes, valid, support, logpmf=logpmf, cdf=cdf, sf=sf)
 
     def logpmf(self, k: Any, *args: Any, **kw: Any) -> Any:
         """Return the logarithm of the probability of `k`; -inf outside of the support."""
         with np.errstate(all="ignore"):
-            k, shapes, low, high = self._read(k, args, kw)
+            k, shapes, low, high = self._read((k, *args), kw)
             outside = fnp.logical_or(fnp.logical_or(k < low, k > high), k != fnp.floor(k))
-            value = self._logpmf(fnp.where(outside, low, k), *shapes)
-            return self._checked(fnp.where(outside, -math.inf, value), shapes)
+            value = self._formulas["logpmf"](fnp.where(outside, low, k), *shapes)
+            return fnp.where(self.valid(*shapes), fnp.where(outside, -math.inf, value), math.nan)
 
     def pmf(self, k: Any, *args: Any, **kw: Any) -> Any:
         """Return the probability of `k`."""
         with np.errstate(all="ignore"):
             return fnp.exp(self.logpmf(k, *args, **kw))
 
-    def cdf(self, k: Any, *args: Any, **kw: Any) -> Any:
-        """Return the probability of numbers up to `k`."""
-        return self._cumulative("cdf", self._cdf, (0.0, 1.0), k, args, kw)
+    def _sides(self, args: Any, kw: Any) -> tuple[Any, ...]:
+        k, shapes, low, high = self._read(args, kw)
+        below, above = k < low, k >= high
+        safe = fnp.where(fnp.logical_or(below, above), low, fnp.floor(k))
+        return safe, below, above, shapes, self.valid(*shapes)
 
-    def sf(self, k: Any, *args: Any, **kw: Any) -> Any:
-        """Return the probability of numbers beyond `k`, without cancellation."""
-        return self._cumulative("sf", self._sf, (1.0, 0.0), k, args, kw)
-
-    def logcdf(self, k: Any, *args: Any, **kw: Any) -> Any:
-        """Return the logarithm of `cdf`."""
-        with np.errstate(all="ignore"):
-            return fnp.log(self._cumulative("logcdf", self._cdf, (0.0, 1.0), k, args, kw))
-
-    def logsf(self, k: Any, *args: Any, **kw: Any) -> Any:
-        """Return the logarithm of `sf`."""
-        with np.errstate(all="ignore"):
-            return fnp.log(self._cumulative("logsf", self._sf, (1.0, 0.0), k, args, kw))
-
-    def _cumulative(
-        self, method: str, formula: Formula | None, ends: tuple[float, float], k: Any, args: Any, kw: Any
-    ) -> Any:
-        if formula is None:
-            return Distribution.__getattr__(self, method)
-        with np.errstate(all="ignore"):
-            k, shapes, low, high = self._read(k, args, kw)
-            below, above = k < low, k >= high
-            safe = fnp.where(fnp.logical_or(below, above), low, fnp.floor(k))
-            value = fnp.where(below, ends[0], fnp.where(above, ends[1], formula(safe, *shapes)))
-            return self._checked(value, shapes)
-
-    def _read(self, k: Any, args: Any, kw: Any) -> tuple[Any, Any, Any, Any]:
-        k, *shapes, loc = self.read(k, args, kw)
+    def _read(self, args: Any, kw: Any) -> tuple[Any, Any, Any, Any]:
+        k, *shapes, loc = self.read(args, kw)
         for name, value in (("k", k), ("loc", loc)):
             if isinstance(value, Tensor) and value.dtype.kind == "f" and is_tracked(value):
                 raise TypeError(
                     f"fgrad.scipy.stats.{self.name}: {name} is an integer, so it has no derivative. Make it "
                     f"a constant: fgrad.stop_gradient({name})"
                 )
-        return k - loc, shapes, *(_edge(e, shapes) for e in self._support)
+        return k - loc, shapes, *self._ends(shapes)
 
-    def _checked(self, value: Any, shapes: Any) -> Any:
-        return fnp.where(self.valid(*shapes), value, math.nan)
+
+def between(low: Any, high: Any) -> Any:
+    """Return a point between two ends: one away from an end beside an infinite one."""
+    from_low = fnp.where(fnp.isinf(high), low + 1, (low + high) / 2)
+    return fnp.where(fnp.isinf(low), fnp.where(fnp.isinf(high), 0.0, high - 1), from_low)
 
 
 def _edge(edge: Edge, shapes: Any) -> Any:
