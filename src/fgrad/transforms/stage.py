@@ -161,6 +161,7 @@ class Stage(Trace):
     count: int
 
     title: str = "make_graph"
+    is_staged = True
     remedy = (
         "Functions are traced with abstract arrays: use where(condition, x, y) or lax.cond instead of if, "
         "or make the argument that decides static (static_argnums)."
