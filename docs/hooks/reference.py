@@ -22,6 +22,7 @@ MODULES: dict[str, list[str] | None] = {
     "fgrad.numpy.linalg": None,
     "fgrad.numpy.fft": None,
     "fgrad.nn": None,
+    "fgrad.optim": None,
     "fgrad.lax": None,
     "fgrad.random": None,
     "fgrad.scipy.integrate": None,

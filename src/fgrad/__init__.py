@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from fgrad import extend as extend
     from fgrad import lax as lax
     from fgrad import nn as nn
+    from fgrad import optim as optim
     from fgrad import scipy as scipy
     from fgrad import testing as testing
     from fgrad import viz as viz
@@ -100,6 +101,7 @@ _LATE = {
     "load_ipython_extension": "fgrad.viz.magic",
     "named_scope": "fgrad.core.scopes",
     "nn": "fgrad.",
+    "optim": "fgrad.",
     "plain_numpy": "fgrad.plain",
     "print_saved_residuals": "fgrad.transforms.checkpoint",
     "profile": "fgrad.viz.profiling",

@@ -14,13 +14,14 @@ def test_modules_are_listed_and_others_are_not_found():
         fgrad.scipy.spezial
 
 
-def test_without_scipy_the_error_names_the_extra():
+@pytest.mark.parametrize("statement", ["fgrad.scipy.special", "import fgrad.scipy.optimize"])
+def test_without_scipy_the_error_names_the_extra(statement):
     program = (
         "import sys; sys.modules['scipy'] = None\n"
         "import fgrad\n"
-        "try: fgrad.scipy.special\n"
+        f"try: {statement}\n"
         "except ImportError as error: print(error)\n"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "fgrad.scipy.special needs SciPy" in run.stdout
+    assert "fgrad.scipy needs SciPy" in run.stdout
     assert "pip install 'fgrad[scipy]'" in run.stdout

@@ -77,7 +77,7 @@ def test_backward_without_a_recording_raises_and_does_nothing(before, seed):
         gm.attach(x, lambda t, g: calls.append("callback"))
         gm.after_backward(lambda: calls.append("after"))
         args = {"y": (y,), "no seed": (), "y and dy": (y, np.ones(2))}[seed]
-        with pytest.raises(RuntimeError, match=f"^{re.escape(NO_HISTORY)}$"):
+        with pytest.raises(RuntimeError, match=f"^{re.escape(NO_HISTORY)}"):
             gm.backward(*args)
         assert x.grad is grad
         assert calls == []

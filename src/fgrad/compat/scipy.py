@@ -56,6 +56,36 @@ def ode_result() -> Any:
 
 
 @self_test
+def root_finders_look_for_nan() -> bool:
+    """Return whether `brentq` and its kind look at what a function returns before their C code takes it."""
+    from scipy import optimize  # noqa: PLC0415 -- late, as above
+
+    found = []
+
+    class Noting:
+        def __array_ufunc__(self, *_: Any, **__: Any) -> bool:
+            found.append(_finds_roots(sys._getframe(1)))
+            raise LookupError
+
+    for name in ("brentq", "brenth", "bisect", "ridder"):
+        try:
+            getattr(optimize, name)(lambda x: Noting(), 0.0, 1.0)
+        except LookupError:
+            continue
+        return False
+    return found == [True] * 4
+
+
+def finds_roots(frame: FrameType) -> bool:
+    """Return whether a frame hands results of a function to C code that does not mind errors of `float`."""
+    return _finds_roots(frame) and root_finders_look_for_nan()
+
+
+def _finds_roots(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "f_raise" and frame.f_globals.get("__name__") == "scipy.optimize._zeros_py"
+
+
+@self_test
 def products_ask_for_operators() -> bool:
     """Return whether a sparse matrix leaves a product to an operand that answers as Tensors do."""
     from scipy import sparse  # noqa: PLC0415 -- late, as above

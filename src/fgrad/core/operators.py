@@ -17,10 +17,11 @@ from fgrad.backend.devices import copied, on_host
 from fgrad.compat.array_api_compat import namespace_beside_arrays
 from fgrad.compat.cpython import frame_of, is_indexing, is_storing
 from fgrad.compat.scipy import asks_for_operators, owner
+from fgrad.core.mistakes import note_refusal
 from fgrad.core.placement import buffer_of, device_of
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, UFUNCS
 from fgrad.core.tape import HIDDEN
-from fgrad.core.trace import Tracer, current, user_frame, user_line
+from fgrad.core.trace import Tracer, advice_for, current, place_of, user_frame, user_line
 from fgrad.core.tracebacks import shorten
 from fgrad.errors import EscapeWarning, NoValueError
 from fgrad.import_hooks import tell_owner
@@ -426,17 +427,19 @@ class Operators:
         value = self._value
         if isinstance(value, Tracer):
             if value.trace in current().traces and is_storing(user_frame()):
-                raise NoValueError(
+                message = (
                     f"a NumPy array cannot hold a Tensor whose value {value.trace.title} does not have. "
                     f"{make_tensors()}."
                 )
+                note_refusal(message, user_frame())
+                raise NoValueError(message)
             value.refuse(what)
         if self._nodes and self._is_differentiated():
             escape(
                 f"{what} of a Tensor that is being differentiated would lose its gradient silently. "
-                + (make_tensors() if is_storing(user_frame()) else _compute_with_tensors())
-                + "; or convert it explicitly: t.detach() is the same value as a constant Tensor, t.item() "
-                "a Python number, t.numpy() an array."
+                + (make_tensors() if is_storing(user_frame()) else _compute_with_tensors(what))
+                + ". Only where its gradient is to be zero, convert it explicitly: t.detach() is the same value "
+                "as a constant Tensor, t.item() a Python number, t.numpy() an array."
             )
         return value
 
@@ -451,16 +454,17 @@ def _is_integer(x: Any) -> bool:
 def make_tensors() -> str:
     """Return what to do where an array of NumPy is a target of Tensors."""
     return (
-        f"At {user_line()}, decorate the function with fgrad.plain_numpy, which lets numpy.zeros and all that "
+        f"At {place_of(user_line())}, decorate the function with fgrad.plain_numpy, which lets numpy.zeros and all that "
         "makes arrays make Tensors; or make the target a Tensor yourself: fgrad.numpy.zeros, fgrad.tensor(y)"
     )
 
 
-def _compute_with_tensors() -> str:
+def _compute_with_tensors(what: str) -> str:
     """Return what to do where a number or an array is asked for."""
-    return (
-        f"At {user_line()}, compute with functions of numpy instead of math's; where an array is made of it "
-        "(numpy.array, numpy.fromiter), decorate the function with fgrad.plain_numpy, or call fgrad.numpy.array"
+    return f"At {place_of(user_line())}, " + (
+        advice_for(what)
+        or "compute with functions of numpy instead of math's; where an array is made of it (numpy.array, "
+        "numpy.fromiter), decorate the function with fgrad.plain_numpy, or call fgrad.numpy.array"
     )
 
 
@@ -472,6 +476,7 @@ def escape(message: str) -> None:
     """
     policy = config.escape_policy()
     if policy == "error":
+        note_refusal(message, user_frame())
         raise TypeError(message)
     if policy == "warn":
         frame = user_frame()
@@ -487,9 +492,9 @@ def escape(message: str) -> None:
 def _without_rule(name: str, function: Any, args: Any, kwargs: Any) -> Any:
     """Call a function of NumPy that no derivative can follow with plain values, if that is meant."""
     message = (
-        f"{name} has no rule for Tensors, so its gradient would be lost. At {user_line()}, "
-        "use a function of fgrad.numpy or fgrad.scipy that has one, give it the plain value of a constant "
-        "(t.detach().numpy()), or declare a rule with fgrad.custom_vjp."
+        f"{name} has no rule for Tensors, so its gradient would be lost. At {place_of(user_line())}, "
+        "use a function of fgrad.numpy or fgrad.scipy that has one, declare a rule with fgrad.custom_vjp, or, "
+        "only where its gradient is to be zero, give it the plain value (t.detach().numpy())."
     )
     if config.escape_policy() == "error":
         raise TypeError(message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import ref
 
 import numpy as np
@@ -40,6 +40,8 @@ from fgrad.core.trace import NOTHING, State, Trace, Tracer, current, inherited_s
 from fgrad.errors import NotLinearError
 
 if TYPE_CHECKING:
+    from typing_extensions import Never
+
     from fgrad.core.views import View
 
 _FLOAT64 = np.dtype(np.float64)
@@ -152,6 +154,9 @@ class Tensor(Operators):
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self.numpy(), self.grad, self.device)
 
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__()} - _ELSEWHERE.keys())
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         new = wrap(copied(self._concrete("deepcopy")))
         new._grad = None if self.grad is None else self.grad.__deepcopy__(memo)
@@ -168,7 +173,32 @@ def _restored(value: Any, grad: Tensor | None, device: str = CPU) -> Tensor:
 tree.declare_leaf(Tensor)
 
 
-def tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+class _Elsewhere:
+    """A name that a Tensor has in another library: an AttributeError says what takes its place here."""
+
+    def __init__(self, name: str, instead: str) -> None:
+        self._message = f"a Tensor of fgrad has no {name}; {instead}"
+
+    def __get__(self, *_: Any) -> NoReturn:
+        raise AttributeError(self._message)
+
+    def __set__(self, *_: Any) -> NoReturn:
+        raise AttributeError(self._message)
+
+
+_ATTACH = "attach it to a manager, gm = fgrad.GradManager().attach(x), or call fgrad.grad of a function of it"
+_ELSEWHERE = {
+    "backward": "call gm.backward(y) of the GradManager that records, inside its block `with gm:`",
+    "requires_grad": _ATTACH,
+    "requires_grad_": _ATTACH,
+    "retain_grad": _ATTACH,
+    "zero_grad": "write x.grad = None",
+}
+for _name, _instead in _ELSEWHERE.items():
+    setattr(Tensor, _name, _Elsewhere(_name, _instead))
+
+
+def tensor(data: Any, dtype: Any = None, device: Any = None, **unknown: Never) -> Tensor:
     """Return a Tensor that holds a copy of `data`.
 
     Args:
@@ -178,6 +208,7 @@ def tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         dtype: NumPy dtype; None keeps that of `data`.
         device: "cpu", "cuda", "cuda:1"; None leaves Tensors and arrays on a GPU where they are, and puts
             everything else on the CPU, or where `default_device` says.
+        **unknown: none; words of other libraries raise an error that says what takes their place.
 
     Raises:
         TypeError: `data` is not numeric.
@@ -187,6 +218,10 @@ def tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         >>> tensor([1.0, 2.0])
         Tensor([1., 2.])
     """
+    if unknown:
+        name = next(iter(unknown))
+        instead = _ELSEWHERE.get(name, "it takes data, dtype and device")
+        raise TypeError(f"tensor() takes no argument {name!r}; {instead}")
     return Tensor(data, dtype, device)
 
 

@@ -20,8 +20,10 @@ import numpy as np
 
 from fgrad.blocks import Block
 from fgrad.compat.cpython import frame_of, running_loop
+from fgrad.compat.ipython import cells
 from fgrad.core.aval import Shape
 from fgrad.core.caches import LRU
+from fgrad.core.mistakes import note_refusal, remedy
 from fgrad.core.primitive import Primitive
 from fgrad.errors import EscapedTensorError, NoValueError
 
@@ -35,6 +37,7 @@ class Trace:
     title: str = "trace"
     remedy = ""  # what to do instead of asking a tracer for its value
     is_tape = False
+    is_staged = False  # whether it runs once for all values
     # generators that draw for the sake of shapes, and their states
     drawn: list[tuple[Any, Any]] | None = None
     greedy = False  # whether it takes what is done with values of lower traces alone, too
@@ -99,10 +102,13 @@ class Tracer:
         """Say that `what` needs a value that does not exist here."""
         if self.trace not in current().traces:
             self.escaped()
-        raise NoValueError(
-            f"{what} at {user_line()} needs the value of a Tensor, which {self.trace.title} does not have. "
-            + self.trace.remedy
+        advice = advice_for(what, staged=self.trace.is_staged)
+        message = (
+            f"{what} at {place_of(user_line())} needs the value of a Tensor, which {self.trace.title} does "
+            f"not have. {advice[:1].upper()}{advice[1:]}{'.' if advice else self.trace.remedy}"
         )
+        note_refusal(message, user_frame())
+        raise NoValueError(message)
 
     def known(self, what: str) -> np.ndarray[Any, Any]:
         """Return the value if it has no elements, for then nothing is missing; say that `what` needs it."""
@@ -165,7 +171,8 @@ class Tracer:
     def escaped(self, *_: Any, **__: Any) -> NoReturn:
         """Say that this value was used outside its transformation."""
         raise EscapedTensorError(
-            f"a Tensor made at {self.line} inside {self.trace.title} is used outside it (at {user_line()}). "
+            f"a Tensor made at {place_of(self.line)} inside {self.trace.title} is used outside it (at "
+            f"{place_of(user_line())}). "
             f"It stands for a value that exists only while {self.trace.title} runs: "
             "return it from the function instead of storing it in a variable that outlives the call."
         )
@@ -345,6 +352,7 @@ def _elsewhere() -> Callable[[], Any]:
 
 
 _HERE, _NUMPY = __file__.rpartition("core")[0], np.__file__.rpartition("__init__")[0]
+_LIBRARIES = ("scipy", "pandas")  # call NumPy's functions on what they are given
 _AROUND = (functools.__file__, contextlib.__file__)  # call what fgrad decorates
 
 
@@ -357,15 +365,21 @@ def is_own(file: str) -> bool:
 
 
 def is_internal(file: str) -> bool:
-    """Return whether a file is of fgrad, of NumPy, or of what stands between decorators and functions."""
+    """Return whether a file is of fgrad, NumPy or SciPy, or stands between decorators and functions."""
     found = _ours.get(file)
     if found is None:
-        found = _ours[file] = file.startswith((_HERE, _NUMPY, *_AROUND, "<fgrad"))
+        found = _ours[file] = file.startswith((_HERE, _NUMPY, *_AROUND, "<fgrad", *_libraries()))
     return found
 
 
+def _libraries() -> list[str]:
+    """Return the folders of the libraries that are loaded: before, none of their files runs."""
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in _LIBRARIES]
+    return [file.rpartition("__init__")[0] for file in files if file and "__init__" in file]
+
+
 def user_frame() -> FrameType:
-    """Return the innermost frame outside fgrad and NumPy, or the outermost one."""
+    """Return the innermost frame outside fgrad, NumPy and SciPy, or the outermost one."""
     frame, ours = frame_of(1), _ours.young
     while True:
         name = frame.f_code.co_filename
@@ -375,6 +389,23 @@ def user_frame() -> FrameType:
 
 
 def user_line() -> str:
-    """Return `file:line` of the innermost frame outside fgrad and NumPy."""
+    """Return `file:line` of the innermost frame outside fgrad, NumPy and SciPy."""
     frame = user_frame()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def advice_for(what: str, *, staged: bool = False) -> str:
+    """Return what to write instead of what asks for a value now, "" where the line does not tell."""
+    inside, frame, user = [], frame_of(1), user_frame()
+    while frame is not user and frame.f_back is not None:
+        if not is_own(frame.f_code.co_filename):
+            inside.append(frame)
+        frame = frame.f_back
+    return remedy(what, user, inside[::-1], staged=staged)
+
+
+def place_of(line: str) -> str:
+    """Return `file:line` as messages say it: a cell of a notebook has a number."""
+    file, _, number = line.rpartition(":")
+    cell = cells().get(file)
+    return line if cell is None else f"In[{cell}], line {number}"

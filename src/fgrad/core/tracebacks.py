@@ -10,6 +10,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from fgrad import config
+from fgrad.core.mistakes import refused_at
 from fgrad.core.trace import is_internal, is_own
 
 _NOTE = "FGRAD_TRACEBACK=full shows"
@@ -35,19 +36,25 @@ def shorten(error: BaseException) -> None:
         _say(error, hidden)
 
 
-_NUMPYS = "setting an array element with a sequence."
-
-
 def _say_why(error: BaseException) -> None:
-    """Let NumPy's error about an element that a Tensor refused to be say what the Tensor said."""
-    cause = error.__cause__
-    if cause is None or error.args != (_NUMPYS,) or not isinstance(cause, TypeError):
-        return
-    tb = cause.__traceback__
-    while tb is not None and tb.tb_next is not None:
+    """Let the error of a library about something that a Tensor refused say what the Tensor said."""
+    tb = error.__traceback__
+    place = None
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        if is_own(code.co_filename):
+            last_is_own = True
+        else:
+            last_is_own = False
+            if not is_internal(code.co_filename):
+                place = code, tb.tb_lineno
         tb = tb.tb_next
-    if tb is not None and is_own(tb.tb_frame.f_code.co_filename):
-        error.args = cause.args
+    if place is None or last_is_own:
+        return
+    said = refused_at(*place)
+    if said and str(error) != said:
+        replaced = str(error.__cause__) == said
+        error.args = (said if replaced else f"{said} ({type(error).__name__} afterwards: {error})",)
 
 
 def _say(error: BaseException, hidden: int) -> None:

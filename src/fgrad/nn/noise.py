@@ -33,7 +33,7 @@ def dropout(x: Any, rate: float, rng: Any = None, *, train: bool = True) -> Any:
     Raises:
         ValueError: `rate` is no probability.
         TypeError: random numbers are needed and `rng` is neither, or it is a Generator where a function is
-            staged.
+            staged; or the arguments come in another order.
 
     Example:
         >>> import fgrad
@@ -46,6 +46,8 @@ def dropout(x: Any, rate: float, rng: Any = None, *, train: bool = True) -> Any:
     Source:
         Srivastava, Hinton, Krizhevsky, Sutskever & Salakhutdinov (2014), Dropout.
     """
+    if is_key(x) or isinstance(x, np.random.Generator) or np.shape(rate):
+        raise TypeError("dropout takes the array, the rate and the key, in this order: dropout(x, 0.2, key)")
     x = inexact(x)
     if not 0 <= rate <= 1:
         raise ValueError(f"dropout: rate is a probability from 0 to 1, not {rate}")

@@ -16,7 +16,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.tensor import Tensor, alias, bind
-from fgrad.core.trace import Tracer, current, user_line
+from fgrad.core.trace import Tracer, current, place_of, user_line
 from fgrad.core.views import in_place
 from fgrad.errors import NoValueError
 from fgrad.numpy.arrays import as_target
@@ -78,9 +78,10 @@ class MaskedSelection(np.lib.mixins.NDArrayOperatorsMixin):
         """Say that the number of elements is not known."""
         trace = self.mask._value.trace
         raise NoValueError(
-            f"indexing with a boolean array at {self.line} needs the value of a Tensor, which {trace.title} "
-            "does not have. Without it, the elements may pass through elementwise functions and be written "
-            "back under the same mask, x[mask] = f(x[mask]). " + trace.remedy
+            f"indexing with a boolean array at {place_of(self.line)} needs the value of a Tensor, which "
+            f"{trace.title} does not have. Without it, they may pass through elementwise functions and "
+            "be written back under the same mask, x[mask] = f(x[mask]); and numpy.where(mask, x, 0).sum() is "
+            "their sum. " + trace.remedy
         )
 
     def __getattr__(self, name: str) -> Any:

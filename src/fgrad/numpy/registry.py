@@ -10,6 +10,8 @@ from typing import cast as cast_type
 
 import numpy as np
 
+from fgrad.compat.cpython import frame_of
+from fgrad.compat.scipy import finds_roots
 from fgrad.core.operators import escape, make_tensors
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, PRIMITIVES, UFUNCS, Primitive
 from fgrad.core.tensor import Tensor, apply_binary, apply_unary, bind, is_tracked, wrap
@@ -88,6 +90,7 @@ def declare_operators() -> None:
             and not primitive.linear
         ):
             UFUNCS[primitive.run] = _one(primitive) if primitive.run.nin == 1 else _two(primitive)
+    UFUNCS[np.isnan] = _isnan
 
 
 _REDUCTIONS = ("all", "any", "max", "mean", "min", "prod", "std", "sum", "var")
@@ -114,6 +117,13 @@ def _one(primitive: Primitive) -> Callable[[Any], Any]:
         return apply_unary(primitive, x)
 
     return apply
+
+
+def _isnan(x: Tensor) -> Any:
+    """Return where `x` is NaN, unless it is the result of a function whose root SciPy looks for."""
+    if finds_roots(frame_of(2)):
+        x._untracked("float()")
+    return apply_unary(PRIMITIVES["isnan"], x)
 
 
 def _two(primitive: Primitive) -> Callable[[Any, Any], Any]:

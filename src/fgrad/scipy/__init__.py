@@ -24,16 +24,17 @@ _MODULES = {
 }  # fmt: skip
 
 
+try:
+    import_module("scipy")
+except ImportError as _error:
+    raise ImportError(
+        "fgrad.scipy needs SciPy, which is not installed; install the extra: pip install 'fgrad[scipy]'"
+    ) from _error
+
+
 def __getattr__(name: str) -> ModuleType:
     if name not in _MODULES:
         raise AttributeError(f"module 'fgrad.scipy' has no attribute {name!r}")
-    try:
-        import_module("scipy")
-    except ImportError as error:
-        raise ImportError(
-            f"fgrad.scipy.{name} needs SciPy, which is not installed; "
-            "install the extra: pip install 'fgrad[scipy]'"
-        ) from error
     return import_module(f"fgrad.scipy.{name}")
 
 

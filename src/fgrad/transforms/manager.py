@@ -50,6 +50,11 @@ if TYPE_CHECKING:
 _NO_HISTORY = (
     "no computation history; did you forget record(), or was the history cleared by backward() or release()?"
 )
+_BLOCK = " The block of this manager has ended, and its recording with it: call backward inside `with gm:`."
+_TWICE = (
+    " backward() has run, which frees what was recorded: call it once with the sum of the losses, "
+    "gm.backward(a + b), or with all of them, gm.backward([a, b]), or record again for each."
+)
 
 
 class _Entry:
@@ -144,6 +149,7 @@ class GradManager(Block):
     _recording: _Recording | None = None
     _sweeping = False
     _watch = None
+    _ended = ""  # how the last recording came to its end
 
     @property
     def is_recording(self) -> bool:
@@ -346,7 +352,7 @@ class GradManager(Block):
     def _recorded(self) -> _Recording:
         recording = self._recording
         if recording is None or self._sweeping or not recording.tape.is_open:
-            raise RuntimeError(_NO_HISTORY)
+            raise RuntimeError(_NO_HISTORY + self._ended)
         return recording
 
     def release(self) -> None:
@@ -360,6 +366,8 @@ class GradManager(Block):
                 "release() cannot be called from a callback of this manager's own backward(); "
                 "backward releases the manager itself when it ends"
             )
+        if self._recording is not None:
+            self._ended = ""
         self._stop()
 
     def _stop(self) -> None:
@@ -394,6 +402,8 @@ class GradManager(Block):
         """Stop recording."""
         if self._sweeping:
             self.release()  # which refuses that
+        if self._recording is not None:
+            self._ended = _BLOCK
         self._stop()
         if self._watch is not None:
             self._watch = self._watch.outer
@@ -461,6 +471,7 @@ class GradManager(Block):
                 raise
             self._sweeping = False
             self._stop()
+            self._ended = _TWICE
             for t, _ in results:
                 note_change(t)
         except BaseException:
@@ -672,6 +683,11 @@ def _tensors(tensors: Any, what: str) -> list[tuple[str, Tensor]]:
 def _callables(callbacks: Any, name: str) -> list[Callable[..., Any]]:
     if callbacks is None:
         return []
+    if isinstance(callbacks, Tensor):
+        raise TypeError(
+            "attach takes all tensors as one argument, attach([w, b]) or attach({'w': w, 'b': b}); the "
+            "second one is for callbacks"
+        )
     if callable(callbacks):
         return [callbacks]
     if not isinstance(callbacks, Iterable):

@@ -113,9 +113,11 @@ class Inputs:
         for i in where:
             found, structure = tree.flatten(args[i])
             self.structures.append(structure)
-            for leaf in found:
+            for k, leaf in enumerate(found):
                 handle = _handle(leaf)
-                if handle is not None and _differentiable(handle[0].dtype, what, i, allow_int, holomorphic):
+                if handle is not None and _differentiable(
+                    handle[0].dtype, what, (i, structure, k), allow_int, holomorphic
+                ):
                     places.append(len(self.handles))
                     self.handles.append(handle)
                 elif handle is None and structure is tree.LEAF:
@@ -208,19 +210,22 @@ def _handle(x: Any) -> tuple[Any, tuple[Node, ...]] | None:
     return (adopted(x), ()) if is_foreign(x) else None
 
 
-def _differentiable(dtype: np.dtype[Any], what: str, i: int, allow_int: bool, holomorphic: bool) -> bool:
+def _differentiable(
+    dtype: np.dtype[Any], what: str, place: tuple[int, Any, int], allow_int: bool, holomorphic: bool
+) -> bool:
     if dtype.kind == "c" or (dtype.kind == "f" and not holomorphic):
         return True
-    if holomorphic:
-        raise TypeError(
-            f"{what} with holomorphic=True needs complex arguments, but argument {i} has dtype {dtype}"
-        )
-    if allow_int:
+    if allow_int and not holomorphic:
         return False
+    i, structure, leaf = place
+    path = tree.paths(structure)[leaf]
+    given = f"argument {i}{path and f', leaf {path},'} has dtype {dtype}"
+    if holomorphic:
+        raise TypeError(f"{what} with holomorphic=True needs complex arguments, but {given}")
     raise TypeError(
-        f"{what} differentiates with respect to floating-point arguments, but argument {i} has dtype "
-        f"{dtype}. Give a float (1.0 instead of 1, x.astype(float)), choose another argument with argnums, "
-        "or pass allow_int=True for a zero gradient"
+        f"{what} differentiates with respect to floating-point arguments, but {given}. Give a float (1.0 "
+        "instead of 1, x.astype(float)), choose another argument with argnums, or pass allow_int=True for a "
+        "zero gradient"
     )
 
 
@@ -233,8 +238,9 @@ def _scalar(outs: list[Any], fun: Callable[..., Any], structure: Any, *, holomor
     shape = np.shape(outs[0]) if len(outs) == 1 and _handle(outs[0]) else None
     if structure is not tree.LEAF or shape is None:
         got = type(outs[0]).__name__ if structure is tree.LEAF else structure
+        got = f"{got}." if outs else "nothing: is a return missing?"
         raise TypeError(
-            f"grad needs a function that returns one number, but {name_of(fun)} returned {got}. "
+            f"grad needs a function that returns one number, but {name_of(fun)} returned {got} "
             "Return a single scalar (with has_aux=True also other values), or use vjp, which takes any pytree"
         )
     if shape != ():

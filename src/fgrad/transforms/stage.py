@@ -156,6 +156,7 @@ class Stage(Trace):
     """Writes down each primitive as an equation."""
 
     title: str = "make_graph"
+    is_staged = True
     remedy = (
         "Functions are traced with abstract arrays: use where(condition, x, y) or lax.cond instead of if, "
         "or make the argument that decides static (static_argnums)."

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import linecache
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fgrad.compat.ipython import cells
 from fgrad.core.scopes import is_backward
 
 
@@ -51,17 +51,9 @@ def cut(text: str, width: int) -> str:
 def place(line: str) -> str:
     """Return `file:line` in short: the name of the file, or the number of the notebook's cell."""
     file, _, number = line.rpartition(":")
-    cell = _cells().get(file)
+    cell = cells().get(file)
     name = f"In[{cell}]" if cell is not None else Path(file).name
     return f"{name}:{number}{', backward' * is_backward(line)}" if file else ""
-
-
-def _cells() -> dict[str, int]:
-    """Return the number of the cell for each file that is a cell of this notebook."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython and hasattr(ipython, "get_ipython") else None
-    found: dict[str, int] = getattr(getattr(shell, "compile", None), "_filename_map", {})
-    return found
 
 
 def code(line: str) -> str:
