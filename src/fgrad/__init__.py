@@ -1,4 +1,4 @@
-"""fgrad: JAX-style transformations for people who write NumPy: a stateful GradManager on Numba kernels."""
+"""fgrad: JAX-style transformations and a stateful GradManager for NumPy programs, with its own compiler."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -143,11 +143,17 @@ def test_branches(dtype, value):
     assert out == again == 10 + min(max(int(number[0]), 0), 2)
 
 
+def jump_if_not(program, slot, label):
+    here = Label()
+    program.branch(slot, [label, here], "bool")
+    program.place(here)
+
+
 @pytest.mark.parametrize("holds", [True, False])
 def test_jump_if_not(holds):
     program = Assembler()
     end = Label()
-    program.jump_if_not(1, end)
+    jump_if_not(program, 1, end)
     program.zero(0, 8)
     program.place(end)
     x = np.ones(1)
@@ -161,7 +167,7 @@ def test_a_place_may_come_before_its_jump():
     again, end = Label(), Label()
     program.place(again)
     program.call(less, [0, 2, 8], 0, 1)
-    program.jump_if_not(2, end)
+    jump_if_not(program, 2, end)
     program.call(add, [0, 1, 0], 0, 1)
     program.jump(again)
     program.place(end)
@@ -326,7 +332,7 @@ def test_the_listing():
         program.leave_if_not(3)
     with program.loop(0, count_slot=4, dtype="int32"):
         program.zero(1, 8)
-    program.jump_if_not(3, end)
+    jump_if_not(program, 3, end)
     program.copy(2, 1, 16)
     program.swap(1, 2)
     program.place(end)

@@ -220,17 +220,10 @@ def assembly(text: str, signature: str, symbol: str) -> str:
         ) from None
 
 
-def optimised(written: str, machine: Any, *, thorough: bool = True) -> Any:
-    """Return the module of a text in LLVM's language as LLVM improves it for a machine.
-
-    Args:
-        written: the text.
-        machine: what it is for.
-        thorough: run all of LLVM's passes, not only those that tidy up: code that branches and calls gains
-            nothing from the others.
-    """
+def optimised(written: str, machine: Any) -> Any:
+    """Return the module of a text in LLVM's language as LLVM improves it for a machine; tests look at it."""
     module = _parsed(written, machine)
-    _improve(module, thorough=thorough)
+    _improve(module, thorough=True)
     return module
 
 

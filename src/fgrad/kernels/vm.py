@@ -187,12 +187,6 @@ class Assembler:
         """Go on at `label`, which is not outside of a loop that this is in."""
         self._add(BRANCH, -1, 0, 1, label)
 
-    def jump_if_not(self, slot: int, label: Label) -> None:
-        """Go on at `label` unless the bool in a buffer holds."""
-        here = Label()
-        self.branch(slot, [label, here], "bool")
-        self.place(here)
-
     def branch(self, slot: int, labels: Sequence[Label], dtype: str = "int64") -> None:
         """Go on at the label whose number is in a buffer; numbers out of range mean the first or the last."""
         self._add(BRANCH, slot, INTEGERS.index(dtype), len(labels), *labels)

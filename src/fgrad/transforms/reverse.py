@@ -377,17 +377,18 @@ def _differentiating(kind: type[ValueAndGrad], fun: Callable[..., Any], *options
     return kind(fun, **dict(zip(names, options, strict=True)))
 
 
-def checked_cts(
-    ct: Any, outs: Sequence[Any], structure: Any, name: str = "the cotangent", of: str = "the output"
-) -> list[Any]:
+def checked_cts(ct: Any, outs: Sequence[Any], structure: Any) -> list[Any]:
     """Return the leaves of a cotangent that matches the output, as arrays or traced Tensors."""
     cts, given = tree.flatten(ct)
     if given != structure:
         raise TypeError(
-            f"{name} has the structure {given}, but {of} has the structure {structure}; they must match"
+            f"the cotangent has the structure {given}, but the output has the structure {structure}; "
+            "they must match"
         )
     return [
-        cotangent(c, y if isinstance(y, Tensor) else Tensor(y), name, of) if _floating(y) else None
+        cotangent(c, y if isinstance(y, Tensor) else Tensor(y), "the cotangent", "the output")
+        if _floating(y)
+        else None
         for c, y in zip(cts, outs, strict=True)
     ]
 
