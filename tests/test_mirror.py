@@ -66,6 +66,9 @@ TOGETHER = {
     "random/test_continuous": "random/sources",
     "scipy/integrate/test_initial": "scipy/integrate/*",
     "scipy/optimize/test_minimization": "scipy/optimize/*",
+    # patterns are compared with dense Jacobians, of programs and arguments of all kinds
+    "sparse/test_dependencies": "sparse/patterns sparse/rows",
+    "sparse/test_derivatives": "sparse/arguments",
     # pictures and what they show
     "viz/test_notes": "core/notes core/observers core/scopes",
     "viz/test_drawing": "viz/collapse viz/graph viz/l* viz/programs viz/svg viz/t*",

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-PARTS = ("archive", "distributed", "scipy", "viz")
+PARTS = ("archive", "distributed", "scipy", "sparse", "viz")
 
 WITHOUT = """
 import sys
@@ -50,6 +50,7 @@ USES = {
     "archive": "data = fg.export(fg.jit(f), x)\nassert fg.load(data)(x) == f(x)\n",
     "distributed": "assert fg.distributed.simulate(2, lambda: fg.distributed.psum(1.0)) == [2.0, 2.0]\n",
     "scipy": "fg.grad(lambda x: np.sum(fg.scipy.special.gammaln(x)))(x)\nfg.scipy.linalg.expm(np.eye(2))\n",
+    "sparse": "assert fg.sparse.jacobian(np.sin)(x).nnz == 4\n",
     "viz": "assert fg.viz.draw(fg.grad(f))(x)\n",
 }
 

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from fgrad import nn as nn
     from fgrad import optim as optim
     from fgrad import scipy as scipy
+    from fgrad import sparse as sparse
     from fgrad import testing as testing
     from fgrad import viz as viz
     from fgrad.archive import export as export
@@ -108,6 +109,7 @@ _LATE = {
     "pure_callback": "fgrad.transforms.callbacks",
     "remat": "fgrad.transforms.checkpoint",
     "scipy": "fgrad.",
+    "sparse": "fgrad.",
     "testing": "fgrad.",
     "vectorize": "fgrad.transforms.vectorize",
     "viz": "fgrad.",

@@ -19,6 +19,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
+from fgrad.core.primitive import ALONG
 from fgrad.core.stored import Stored, is_axis, is_count, one_of
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import convert, linear
@@ -77,6 +78,7 @@ for _name in TO_COMPLEX:
         adjoint=lambda ct, x, *, axis, norm, name=_name: _complex_adjoint(name, ct, x, axis, norm),
         shape=lambda x, *, axis, norm, name=_name: Aval(x.shape, _dtype(name, x.dtype)),
         batch=lambda x, *, axis, norm, name=_name: bind(name, x, axis=axis + 1, norm=norm),
+        traits={ALONG},
         stored=_STORED,
     )
 linear(
@@ -87,6 +89,7 @@ linear(
         _replaced(x.shape, axis, x.shape[axis] // 2 + 1), _dtype("rfft", x.dtype)
     ),
     batch=lambda x, *, axis, norm: bind("rfft", x, axis=axis + 1, norm=norm),
+    traits={ALONG},
     stored=_STORED,
 )
 linear(
@@ -95,6 +98,7 @@ linear(
     adjoint=_irfft_adjoint,
     shape=lambda x, *, axis, norm, n: Aval(_replaced(x.shape, axis, n), _dtype("irfft", x.dtype)),
     batch=lambda x, *, axis, norm, n: bind("irfft", x, axis=axis + 1, norm=norm, n=n),
+    traits={ALONG},
     stored=Stored(
         {"axis": is_axis, "norm": _NORM, "n": is_count},
         verify=lambda x, *, axis, norm, n: n > 0 and x.shape[axis] > 0,

@@ -14,11 +14,13 @@ from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, Shape, assignable, aval_of
 from fgrad.core.placement import buffer_of, device_of, near, placed
 from fgrad.core.primitive import (
+    ADDS_AT,
     C_ORDER,
     KEEPS_C_ORDER_OF_FIRST,
     LARGE,
     MEDIUM,
     MULTILINEAR,
+    PLACES,
     REARRANGES,
     SPREADS_FIRST,
     TOTAL,
@@ -390,7 +392,7 @@ linear(
     shape=lambda x, *, index: Aval(_indexed(x.shape, index), x.dtype),
     batch=lambda x, *, index: bind("slice", x, index=_all(index)),
     write=lambda x, new, *, index: bind("update", x, new, index=index),
-    traits={REARRANGES, TOTAL},
+    traits={REARRANGES, PLACES, TOTAL},
     parts=1,
     stored=Stored({"index": is_index}),
     apart=_apart_sliced,
@@ -401,7 +403,7 @@ linear(
     adjoint=lambda ct, x, *, shape, index: bind("slice", ct, index=index),
     shape=lambda x, *, shape, index: _filling(x, shape, _indexed(shape, index)),
     batch=lambda x, *, shape, index: bind("slice_backward", x, shape=(x.shape[0], *shape), index=_all(index)),
-    traits={SPREADS_FIRST, KEEPS_C_ORDER_OF_FIRST},
+    traits={PLACES, SPREADS_FIRST, KEEPS_C_ORDER_OF_FIRST},
     parts=1,
     stored=Stored(
         {"shape": is_shape, "index": is_index},
@@ -494,7 +496,7 @@ register(
         vjp=_update_vjp,
         shape=_shape_update,
         batch=_batch_update,
-        traits={KEEPS_C_ORDER_OF_FIRST},
+        traits={PLACES, KEEPS_C_ORDER_OF_FIRST},
         parts=2,
         stored=Stored({"index": is_index}),
     )
@@ -832,6 +834,7 @@ _GATHER = register(
         shape=lambda x, *arrays, template, **_: Aval(gathered(x.shape, arrays, template), x.dtype),
         batch=_batch_gather,
         write=lambda x, new, *arrays, template, **_: bind("put", x, new, *arrays, template=template),
+        traits={PLACES},
         parts=1,
         stored=Stored(
             {"template": is_template, "unique": is_flag},
@@ -849,7 +852,7 @@ register(
             ct, shape, gathered(shape, arrays, template)
         ),
         batch=_batch_scatter_add,
-        traits={C_ORDER},
+        traits={ADDS_AT, C_ORDER},
         parts=1,
         stored=Stored(
             {"shape": is_shape, "template": is_template, "unique": is_flag},
@@ -896,7 +899,7 @@ register(
         vjp=_put_vjp,
         shape=_shape_put,
         batch=_batch_put,
-        traits={KEEPS_C_ORDER_OF_FIRST},
+        traits={PLACES, KEEPS_C_ORDER_OF_FIRST},
         parts=2,
         stored=Stored(
             {"template": is_template},
@@ -952,6 +955,7 @@ register(
         shape=lambda x, *, axis: (Aval((*x.shape[:axis], *x.shape[axis + 1 :]), x.dtype),) * x.shape[axis],
         batch=lambda _, x, *, axis: unstack(x, axis + 1),
         many=True,
+        traits={PLACES},
         parts=1,
         stored=Stored({"axis": is_axis}),
     )

@@ -13,6 +13,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import on_host
 from fgrad.core.aval import Aval, Shape, assignable, aval_of
 from fgrad.core.primitive import (
+    ALONG,
     ASSEMBLES,
     AVERAGES,
     CASTS,
@@ -23,6 +24,7 @@ from fgrad.core.primitive import (
     LARGE,
     LINEAR,
     MOVES,
+    PLACES,
     REARRANGES,
     REDUCES,
     REPEATS,
@@ -393,7 +395,7 @@ linear(
     batch=lambda x, *, shape: reshape(x, (x.shape[0], *shape)),
     write=lambda x, new, *, shape: reshape(new, x.shape),
     depends=True,
-    traits={REARRANGES, MOVES, CHEAP, TOTAL, SPREADS_FIRST, KEEPS_C_ORDER},
+    traits={REARRANGES, PLACES, MOVES, CHEAP, TOTAL, SPREADS_FIRST, KEEPS_C_ORDER},
     parts=1,
     stored=Stored({"shape": is_shape}, verify=lambda x, *, shape: math.prod(shape) == x.size),
     apart=_apart_reshaped,
@@ -405,7 +407,7 @@ linear(
     shape=lambda x, *, axes: Aval(tuple(x.shape[a] for a in axes), x.dtype),
     batch=lambda x, *, axes: transpose(x, (0, *shifted(axes))),
     write=lambda x, new, *, axes: transpose(new, _inverse(axes)),
-    traits={TRANSPOSES, REARRANGES, MOVES, CHEAP, TOTAL, SPREADS_FIRST},
+    traits={TRANSPOSES, REARRANGES, PLACES, MOVES, CHEAP, TOTAL, SPREADS_FIRST},
     parts=1,
     stored=Stored({"axes": are_axes}, verify=lambda x, *, axes: len(axes) == x.ndim),
     apart=lambda axis, _, saved: int(saved[-1]["axes"][axis]),
@@ -419,7 +421,7 @@ linear(
     shape=lambda x, **_: x,
     batch=lambda x, *, shifts, axes: roll(x, shifts, shifted(axes)),
     inline=_inline_roll,  # whose parts are compiled with what surrounds them
-    traits={REARRANGES, TOTAL},
+    traits={REARRANGES, PLACES, TOTAL},
     parts=1,
     stored=Stored(
         {"shifts": integers(1), "axes": are_axes},
@@ -435,7 +437,7 @@ linear(
     adjoint=lambda ct, x, *, shape: sum_to(ct, x.shape),
     shape=_shape_broadcast,
     batch=lambda x, *, shape: broadcast_to(with_rank(x, 1 + len(shape)), (x.shape[0], *shape)),
-    traits={REARRANGES, REPEATS, MOVES, CHEAP, TOTAL, SPREADS_FIRST},
+    traits={REARRANGES, PLACES, REPEATS, MOVES, CHEAP, TOTAL, SPREADS_FIRST},
     parts=1,
     stored=Stored(
         {"shape": is_shape}, verify=lambda x, *, shape: np.broadcast_shapes(x.shape, shape) == shape
@@ -449,7 +451,7 @@ linear(
     shape=lambda x, *, axes: _summed(x, axes),
     batch=lambda x, *, axes: sum_axes(x, shifted(axes)),
     reduction=Reduction("add", 0.0, "add_any({}, {})", "{} + {}"),
-    traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER, REDUCES},
+    traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER, REDUCES, ALONG},
     parts=1,
     stored=Stored({"axes": are_axes}),
 )
@@ -459,7 +461,7 @@ linear(
     adjoint=lambda ct, x, *, axes: _sum_adjoint(ct / math.prod([x.shape[i] for i in axes]), x, axes=axes),
     shape=lambda x, *, axes: Aval(_summed(x, axes).shape, x.dtype),
     batch=lambda x, *, axes: bind("mean", x, axes=shifted(axes)),
-    traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER, REDUCES, AVERAGES},
+    traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER, REDUCES, AVERAGES, ALONG},
     stored=Stored({"axes": are_axes}, dtypes=NUMBERS),
 )
 CONVERT = linear(
@@ -565,7 +567,7 @@ linear(
     adjoint=_cumsum_adjoint,
     shape=lambda x, *, axis: Aval(x.shape, _summed(x, ()).dtype),
     batch=lambda x, *, axis: bind("cumsum", x, axis=axis + 1),
-    traits={SPREADS_FIRST, KEEPS_C_ORDER},
+    traits={SPREADS_FIRST, KEEPS_C_ORDER, ALONG},
     parts=1,
     stored=Stored({"axis": is_axis}),
     apart=apart_along_others,
@@ -618,7 +620,7 @@ register(
         vjp=_concatenate_vjp,
         shape=_shape_concatenate,
         batch=_batch_concatenate,
-        traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES},
+        traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES, PLACES},
         parts=EACH,
         stored=Stored({"axis": is_axis}, verify=_join),
     )
@@ -645,7 +647,7 @@ register(
         vjp=_stack_vjp,
         shape=lambda *xs: Aval((len(xs), *xs[0].shape), np.result_type(*(x.dtype for x in xs))),
         batch=_batch_stack,
-        traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES},
+        traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES, PLACES},
         parts=EACH,
         stored=Stored(verify=same_shapes),
     )

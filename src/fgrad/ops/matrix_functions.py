@@ -23,7 +23,7 @@ from numpy.linalg import LinAlgError
 from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, by_argument, register
+from fgrad.core.primitive import MULTILINEAR, OUT, STACKS, VJP, Pattern, Primitive, by_argument, register
 from fgrad.core.stored import is_flag, of_matrices, one_of, same_shapes, typed
 from fgrad.core.tensor import bind, unary
 from fgrad.ops import iterations
@@ -318,6 +318,7 @@ register(
         vjp=_frechet_vjp,
         shape=lambda a, e: Aval(a.shape, np.result_type(a.dtype, e.dtype)),
         batch=_batch_stacks("frechet"),
+        traits={STACKS},
         stored=of_matrices("01", "01", verify=same_shapes, since=2),
     )
 )
@@ -328,6 +329,7 @@ register(
         vjp=_log_frechet_vjp,
         shape=lambda y, e: Aval(y.shape, np.result_type(y.dtype, e.dtype)),
         batch=_batch_stacks("log_frechet"),
+        traits={STACKS},
         stored=of_matrices("01", "01", verify=same_shapes),
     )
 )
@@ -386,6 +388,7 @@ register(
         vjp=_sylvester_vjp,
         shape=lambda a, b, q: Aval(q.shape, np.result_type(a.dtype, b.dtype, q.dtype)),
         batch=_batch_stacks("sylvester"),
+        traits={STACKS},
         stored=of_matrices(
             "012",
             "01",

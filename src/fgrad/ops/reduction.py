@@ -11,6 +11,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import (
+    ALONG,
     KEEPS_C_ORDER,
     PRIMITIVES,
     REDUCES,
@@ -65,7 +66,7 @@ def _reduction(
             shape=lambda x, *, axes: shape(x, axes),
             batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
             reduction=how,
-            traits={TOTAL, REDUCES},
+            traits={TOTAL, REDUCES, ALONG},
             stored=Stored({"axes": are_axes}, verify=verify),
         )
     )
@@ -252,6 +253,7 @@ register(
         vjp=by_argument(_recur_first, _recur_second),
         shape=lambda a, b, *, axis: Aval(a.shape, np.result_type(a.dtype, b.dtype)),
         batch=_batch_recur,
+        traits={ALONG},
         stored=Stored({"axis": is_axis}, verify=lambda a, b, *, axis: a == b),
     )
 )
@@ -300,6 +302,7 @@ register(
         vjp=by_argument(_accumulate),
         shape=lambda x, *, ufunc, axis: Aval(x.shape, _accumulated(x, ufunc)),
         batch=lambda _, x, *, ufunc, axis: bind("accumulate", x, ufunc=ufunc, axis=axis + 1),
+        traits={ALONG},
         stored=Stored({"ufunc": _is_ufunc, "axis": is_axis}),
     )
 )

@@ -17,7 +17,17 @@ from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, broadcasts
 from fgrad.core.placement import near
-from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, Rule, by_argument, register
+from fgrad.core.primitive import (
+    MULTILINEAR,
+    OUT,
+    STACKS,
+    VJP,
+    Pattern,
+    Primitive,
+    Rule,
+    by_argument,
+    register,
+)
 from fgrad.core.stored import is_flag, is_number, of_matrices, one_of, same_shapes
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import WRITTEN, Written, backend
@@ -132,6 +142,7 @@ register(
         vjp=_solve_vjp,
         shape=_shape_solve,
         batch=_batch_solve,
+        traits={STACKS},
         unchecked={"check": ""},
         effect=lambda params: bool(params["check"]),
         stored=of_matrices("01", "0", {"check": one_of("", "qr", "eig", "det")}, verify=_divided),

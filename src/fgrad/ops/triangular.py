@@ -16,7 +16,7 @@ from numpy.linalg import LinAlgError
 from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, Rule, flat, register
+from fgrad.core.primitive import MULTILINEAR, OUT, STACKS, VJP, Pattern, Primitive, Rule, flat, register
 from fgrad.core.stored import INTEGERS, Stored, is_count, is_flag, of_matrices
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import backend
@@ -122,6 +122,7 @@ register(
         vjp=_solve_vjp,
         shape=lambda a, b, **_: Aval(b.shape, np.result_type(a.dtype, b.dtype)),
         batch=_batch_columns("solve_triangular"),
+        traits={STACKS},
         stored=of_matrices(
             "01",
             "0",

@@ -10,7 +10,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.aval import aval_of
-from fgrad.core.primitive import VJP
+from fgrad.core.primitive import PLACES, VJP
 from fgrad.core.stored import Stored, is_text
 from fgrad.core.tape import Node
 from fgrad.core.tensor import Tensor, bind
@@ -28,6 +28,7 @@ linear(
     adjoint=lambda ct, x, *, label: ct,
     shape=lambda x, *, label: x,
     batch=lambda x, *, label: bind("name", x, label=label),
+    traits={PLACES},
     parts=1,
     stored=Stored({"label": is_text}),
 )

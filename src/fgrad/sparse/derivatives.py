@@ -1,0 +1,490 @@
+"""Sparse Jacobians and Hessians: a product for each colour, of whose numbers each entry is one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from fgrad import numpy as fnp
+from fgrad.core.caches import LRU
+from fgrad.core.tensor import Tensor
+from fgrad.scipy.sparse.arrays import Pattern, SparseArray
+from fgrad.sparse.arguments import Arguments
+from fgrad.sparse.colouring import Colouring, chosen, of_stars, places
+from fgrad.sparse.patterns import found, gradient
+from fgrad.transforms.calling import Transformed, is_traced
+from fgrad.transforms.captures import Captures
+from fgrad.transforms.forward import jvp
+from fgrad.transforms.jit import jit
+from fgrad.transforms.reverse import vjp
+from fgrad.transforms.stage import eval_shape
+from fgrad.transforms.vmap import vmap
+
+_FORMATS = {"csr": sparse.csr_array, "csc": sparse.csc_array, "coo": sparse.coo_array}
+_SEEDS = 2**25  # numbers of seeds that a program holds; more are made from the colours at each call
+
+
+class Plan:
+    """What is found out once for all calls of one structure.
+
+    Attributes:
+        pattern: a csr_array of truths.
+        colouring: of its columns and rows.
+        run: the compiled function of the leaves, which returns the entries in the order of the format.
+    """
+
+    def __init__(self, owner: SparseDerivative, given: Arguments) -> None:
+        options = owner.options
+        self.around = Captures(owner.fun)
+        if options["pattern"] is None:
+            self.pattern = found(given, order=owner.order, local=False)
+        else:
+            self.pattern = owner.given_pattern(given)
+        self.colouring = owner.coloured(self.pattern)
+        self.format = options["format"]
+        where = places(self.pattern, self.colouring, symmetric=owner.order == 2)
+        entries = self.pattern.tocoo()
+        self.coordinates = entries.row, entries.col
+        if self.format == "csc":
+            order = np.lexsort(self.coordinates)
+            where = where[order]
+            self.coordinates = entries.row[order], entries.col[order]
+            shaped = self.pattern.tocsc()
+            shaped.sort_indices()
+        else:
+            shaped = self.pattern
+        self.indices, self.starts = shaped.indices, shaped.indptr
+        self.shape = self.pattern.shape
+        self.traced_pattern: Pattern | None = None
+        where.setflags(write=False)
+        products = _products(given, self.colouring, order=owner.order)
+
+        def values(leaves: list[Any]) -> Any:
+            return products(leaves)[where]
+
+        def both(leaves: list[Any]) -> Any:
+            return given.call(leaves), values(leaves)
+
+        self.run, self.both = jit(values), jit(both)
+
+    def filled(self, data: Any) -> Any:
+        """Return the sparse array with these entries."""
+        if isinstance(data, Tensor):
+            if self.traced_pattern is None:
+                self.traced_pattern = Pattern(*self.coordinates, self.shape)
+            return SparseArray(data, self.traced_pattern)
+        if self.format == "coo":
+            row, column = self.coordinates
+            return sparse.coo_array((data, (row.copy(), column.copy())), shape=self.shape)
+        places = self.indices.copy(), self.starts.copy()  # which belong to whoever gets them
+        made = _FORMATS[self.format]((data, *places), shape=self.shape)
+        made.has_canonical_format = True
+        return made
+
+
+def _products(given: Arguments, colouring: Colouring, *, order: int) -> Callable[[list[Any]], Any]:
+    """Return the function of the leaves that computes all products, one after the other, flattened."""
+    avals = [given.avals[k] for k in given.places]
+    chosen_leaves = given.places
+
+    def derived(leaves: list[Any]) -> Callable[..., Any]:
+        return given.partial(leaves, given.outputs) if order == 1 else gradient(given, leaves)
+
+    def forward(leaves: list[Any]) -> Any:
+        fun, xs = derived(leaves), [leaves[k] for k in chosen_leaves]
+
+        def along(*tangents: Any) -> Any:
+            return _joined(jvp(fun, xs, tangents)[1])
+
+        return _over_colours(along, colouring.columns, colouring.forward, avals)
+
+    def reverse(leaves: list[Any]) -> Any:
+        fun, xs = derived(leaves), [leaves[k] for k in chosen_leaves]
+        outs, back = vjp(fun, *xs)
+
+        def along(*cts: Any) -> Any:
+            return _joined(back(type(outs)(cts)))
+
+        return _over_colours(along, colouring.rows, colouring.reverse, outs)
+
+    def both(leaves: list[Any]) -> Any:
+        parts = []
+        if colouring.forward:
+            parts.append(forward(leaves))
+        if colouring.reverse:
+            parts.append(reverse(leaves))
+        if not parts:
+            return np.zeros(0, np.result_type(*[a.dtype for a in avals]))
+        return parts[0] if len(parts) == 1 else fnp.concatenate(parts)
+
+    return both
+
+
+def _over_colours(along: Callable[..., Any], colour: Any, count: int, avals: Sequence[Any]) -> Any:
+    """Return what a linear function makes of the sum of all unit vectors of each colour, flattened."""
+    sizes = [math.prod(a.shape) for a in avals]
+    parts = np.split(np.asarray(colour), np.cumsum(sizes)[:-1])
+    parts = [p.reshape(a.shape) for p, a in zip(parts, avals, strict=True)]
+    if count * sum(sizes) <= _SEEDS:
+        seeds = []
+        for part, a in zip(parts, avals, strict=True):
+            seed = (part == np.arange(count).reshape(-1, *(1,) * part.ndim)).astype(a.dtype)
+            seed.setflags(write=False)
+            seeds.append(seed)
+        return vmap(along)(*seeds).reshape(-1)
+
+    def of(k: Any) -> Any:
+        return along(*[(fnp.asarray(p) == k).astype(a.dtype) for p, a in zip(parts, avals, strict=True)])
+
+    return vmap(of)(np.arange(count)).reshape(-1)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    flat = [fnp.reshape(y, (-1,)) for y in parts]
+    return flat[0] if len(flat) == 1 else fnp.concatenate(flat)
+
+
+class SparseDerivative(Transformed):
+    """A function that computes the entries of a sparse matrix of derivatives."""
+
+    order = 1
+    title = "sparse.jacobian"
+
+    def __init__(self, fun: Callable[..., Any], **options: Any) -> None:
+        super().__init__(fun, **options)
+        if options["format"] not in _FORMATS:
+            raise ValueError(f"{self.title}: format must be 'csr', 'csc' or 'coo', not {options['format']!r}")
+        self._plans: LRU[Any, Plan] = LRU()
+        self._last: Plan | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (type(self), self.fun, self.options)
+
+    def _planned(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Plan, Arguments]:
+        given = Arguments(self.fun, args, kwargs, self.options["argnums"], self.title)
+        plan = self._plans.get(given.key)
+        if plan is None or not plan.around.fresh():
+            plan = Plan(self, given.emptied())
+            self._plans[given.key] = plan
+        self._last = plan
+        return plan, given
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the matrix, and what the function returns before it, if that is asked for."""
+        plan, given = self._planned(args, kwargs)
+        if self.options["value"]:
+            value, data = plan.both(given.leaves)
+        else:
+            value, data = None, plan.run(given.leaves)
+        made = plan.filled(data)
+        if self.options["check"]:
+            self._compare(plan, given, data)
+        return (value, made) if self.options["value"] else made
+
+    def pattern(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the pattern for arguments like these, as csr_array of truths."""
+        return self._planned(args, kwargs)[0].pattern.copy()
+
+    def colouring(self, *args: Any, **kwargs: Any) -> Colouring:
+        """Return the colouring for arguments like these."""
+        return self._planned(args, kwargs)[0].colouring
+
+    def values(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the entries alone, in the order of the format: an ordinary function, differentiable too."""
+        plan, given = self._planned(args, kwargs)
+        return plan.run(given.leaves)
+
+    @property
+    def colours(self) -> int:
+        """How many products the last call took.
+
+        Raises:
+            AttributeError: there was no call yet.
+        """
+        if self._last is None:
+            raise AttributeError(f"{self.title} knows its colours when it has been called")
+        return self._last.colouring.colours
+
+    def coloured(self, pattern: Any) -> Colouring:
+        """Return the colouring of a pattern."""
+        raise NotImplementedError
+
+    def given_pattern(self, given: Arguments) -> Any:
+        """Return the pattern that the user gave, as csr_array of truths."""
+        pattern = self.options["pattern"]
+        made = sparse.csr_array(pattern)
+        rows = given.count if self.order == 2 else self._rows(given)
+        if made.shape != (rows, given.count):
+            raise ValueError(
+                f"{given.title}: the pattern has shape {made.shape}, but the matrix has shape "
+                f"{(rows, given.count)}: a row for each element of the results, a column for each of the "
+                "arguments"
+            )
+        made = made.astype(bool)
+        made.sum_duplicates()
+        made.eliminate_zeros()
+        if self.order == 2:
+            made = sparse.csr_array(made + made.T)
+        made.sort_indices()
+        return made
+
+    @staticmethod
+    def _rows(given: Arguments) -> int:
+        return sum(math.prod(y.shape) for y in eval_shape(given.outputs, given.abstract()))
+
+    def _compare(self, plan: Plan, given: Arguments, data: Any) -> None:
+        """Compare a product with what the entries make of it; say which one the pattern lacks."""
+        if given.traced or (isinstance(data, Tensor) and is_traced(data)):
+            raise TypeError(
+                f"{given.title}: check=True looks at values, so it is not part of another transformation"
+            )
+        leaves = [_plain(x) if isinstance(x, Tensor) else x for x in given.leaves]
+        xs = [np.asarray(leaves[k]) for k in given.places]
+        fun = given.partial(leaves, given.outputs) if self.order == 1 else gradient(given, leaves)
+        direction = np.random.default_rng(0).uniform(0.5, 1.0, given.count)
+        matrix = sparse.coo_array((_plain(data), plan.coordinates), shape=plan.shape).tocsr()
+        tangents = [
+            t.reshape(x.shape).astype(x.dtype)
+            for t, x in zip(np.split(direction, np.cumsum(given.sizes)[:-1]), xs, strict=True)
+        ]
+        is_right = _plain(_joined(jvp(fun, xs, tangents)[1]))
+        claimed = matrix @ direction
+        scale = abs(matrix) @ direction + abs(is_right)
+        loose = np.sqrt(np.finfo(is_right.dtype).eps)
+        wrong = ~(abs(is_right - claimed) <= loose * scale) & np.isfinite(is_right)
+        if not wrong.any():
+            return
+        outs, back = vjp(fun, *xs)
+        for i in np.nonzero(wrong)[0]:
+            unit = np.zeros(plan.shape[0])
+            unit[i] = 1.0
+            cts = np.split(unit, np.cumsum([np.size(y) for y in outs])[:-1])
+            cts = [c.reshape(np.shape(y)).astype(y.dtype) for c, y in zip(cts, outs, strict=True)]
+            row = _plain(_joined(back(type(outs)(cts))))
+            missing = np.setdiff1d(np.nonzero(row)[0], plan.pattern[[i]].indices)
+            if missing.size:
+                j = int(missing[0])
+                raise ValueError(
+                    f"{given.title}: the pattern lacks the entry ({i}, {j}), which is {row[j]:.6g} here, so "
+                    "that others are wrong too; leave pattern out to have it found"
+                )
+        first = int(np.argmax(wrong))
+        raise ValueError(
+            f"{given.title}: row {first} times a direction is {is_right[first]:.6g}, but its entries make "
+            f"{claimed[first]:.6g} of it: forward and reverse mode disagree, as derivatives that a function "
+            "brings along may"
+        )
+
+
+def _plain(y: Any) -> Any:
+    return np.asarray(y._value if isinstance(y, Tensor) else y)
+
+
+def _made(cls: type[SparseDerivative], fun: Callable[..., Any], options: dict[str, Any]) -> SparseDerivative:
+    return cls(fun, **options)
+
+
+class Jacobian(SparseDerivative):
+    """The function that computes a sparse Jacobian."""
+
+    def __init__(self, fun: Callable[..., Any], **options: Any) -> None:
+        super().__init__(fun, **options)
+        if options["mode"] not in {"auto", "forward", "reverse", "bidirectional"}:
+            raise ValueError(
+                f"{self.title}: mode must be 'auto', 'forward', 'reverse' or 'bidirectional', not "
+                f"{options['mode']!r}"
+            )
+
+    def coloured(self, pattern: Any) -> Colouring:
+        """Return the colouring of a pattern."""
+        given, mode = self.options["colouring"], self.options["mode"]
+        if given is None:
+            return chosen(pattern, mode)
+        if isinstance(given, Colouring):
+            return _checked(given, pattern, self.title)
+        if mode == "bidirectional":
+            raise TypeError(f"{self.title}: a colouring for both sides is a fgrad.sparse.Colouring")
+        one = np.asarray(given)
+        return _checked(Colouring(None, one) if mode == "reverse" else Colouring(one), pattern, self.title)
+
+
+class Hessian(SparseDerivative):
+    """The function that computes a sparse Hessian."""
+
+    order = 2
+    title = "sparse.hessian"
+
+    def coloured(self, pattern: Any) -> Colouring:
+        """Return the colouring of a pattern."""
+        given = self.options["colouring"]
+        if given is None:
+            return Colouring(of_stars(pattern))
+        if isinstance(given, Colouring):
+            given = given.columns
+        return _checked(Colouring(np.asarray(given)), pattern, self.title)
+
+
+def _checked(colouring: Colouring, pattern: Any, title: str) -> Colouring:
+    """Return a colouring that the user gave, if it is one of this pattern."""
+    sides = (colouring.columns, "columns", pattern.shape[1]), (colouring.rows, "rows", pattern.shape[0])
+    made = []
+    for given, name, n in sides:
+        colour = None if given is None else np.asarray(given)
+        if colour is not None and (
+            colour.shape != (n,) or colour.dtype.kind not in "iu" or (n and colour.min() < -1)
+        ):
+            raise ValueError(
+                f"{title}: a colouring of the {name} is an array of {n} integers, from 0 on (-1: not "
+                f"computed), not {colour.dtype} of shape {colour.shape}"
+            )
+        made.append(None if colour is None else colour.astype(np.int64))
+    return Colouring(*made)
+
+
+def jacobian(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    mode: str = "auto",
+    *,
+    pattern: Any = None,
+    colouring: Any = None,
+    format: str = "csr",
+    check: bool = False,
+) -> Jacobian:
+    """Return the function that computes the Jacobian of `fun` as sparse array.
+
+    Its pattern is found from the program of `fun`, its columns or rows are coloured, and one compiled program
+    computes a product for each colour and takes the entries out of them. All of this is kept for calls with
+    arguments of the same structure (shapes, dtypes, and integers, which name elements).
+
+    Args:
+        fun: takes and returns pytrees of arrays; what is returned are real floats.
+        argnums: which positional argument, or arguments.
+        mode: "forward" colours columns, "reverse" rows, "bidirectional" both; "auto" takes what needs fewer
+            products.
+        pattern: a sparse or dense array, other than zero where there may be entries; None: it is found.
+        colouring: of the columns (of the rows with mode "reverse"), an integer for each, or a `Colouring`;
+            None: one is made, by several orders of which the best is taken.
+        format: "csr", "csc" or "coo".
+        check: whether to compare the entries with a product in each call, which finds a wrong pattern.
+
+    Returns:
+        A function of the same arguments that returns a `scipy.sparse` array: a row for each element of the
+        results, a column for each of the arguments, leaf by leaf, each in C order. Where arguments are
+        Tensors, or it is called inside of another transformation, it is a `fgrad.scipy.sparse.SparseArray`,
+        whose entries have derivatives again. `values` returns the entries alone, `colours` is how many
+        products the last call took, `pattern` and `colouring` take arguments too.
+
+    Raises:
+        TypeError: there is nothing to differentiate, or what is differentiated is not a real float.
+        ValueError: a pattern of another shape, a colouring that does not give each entry, or with `check`
+            a pattern that lacks an entry.
+
+    Example:
+        >>> from fgrad import sparse
+        >>> jac = sparse.jacobian(lambda x: x[1:] * x[:-1])
+        >>> jac(np.array([1.0, 2.0, 3.0])).toarray()
+        array([[2., 1., 0.],
+               [0., 3., 2.]])
+        >>> jac.colours
+        2
+
+    Source:
+        Curtis, Powell & Reid (1974), On the estimation of sparse Jacobian matrices, IMA J. Appl. Math. 13.
+    """
+    options: dict[str, Any] = {"pattern": pattern, "colouring": colouring, "format": format, "check": check}
+    return Jacobian(fun, argnums=argnums, mode=mode, value=False, **options)
+
+
+def value_and_jacobian(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    mode: str = "auto",
+    *,
+    pattern: Any = None,
+    colouring: Any = None,
+    format: str = "csr",
+    check: bool = False,
+) -> Jacobian:
+    """Return the function that computes what `fun` returns and its Jacobian, as `jacobian` does.
+
+    Example:
+        >>> from fgrad import sparse
+        >>> value, jac = sparse.value_and_jacobian(lambda x: x * x)(np.array([1.0, 2.0]))
+        >>> value, jac.toarray()
+        (array([1., 4.]), array([[2., 0.],
+           [0., 4.]]))
+    """
+    options: dict[str, Any] = {"pattern": pattern, "colouring": colouring, "format": format, "check": check}
+    return Jacobian(fun, argnums=argnums, mode=mode, value=True, **options)
+
+
+def hessian(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    *,
+    pattern: Any = None,
+    colouring: Any = None,
+    format: str = "csr",
+    check: bool = False,
+) -> Hessian:
+    """Return the function that computes the second derivatives of a scalar as sparse array.
+
+    The columns are coloured so that any two colours meet in stars, and each entry stands in the product of
+    its column's or of its row's colour: a matrix with a full row and column takes few products still.
+
+    Args:
+        fun: takes pytrees of arrays and returns one real number.
+        argnums: which positional argument, or arguments.
+        pattern: as in `jacobian`; what one side of the diagonal has, the other one has too.
+        colouring: of the columns.
+        format: "csr", "csc" or "coo".
+        check: whether to compare the entries with a product in each call.
+
+    Returns:
+        A function of the same arguments that returns the matrix, as `jacobian` does.
+
+    Raises:
+        TypeError: `fun` does not return one real number, or there is nothing to differentiate.
+        ValueError: as in `jacobian`.
+
+    Example:
+        >>> from fgrad import sparse
+        >>> hess = sparse.hessian(lambda x: np.sum(x[1:] * x[:-1] ** 2))
+        >>> hess(np.array([1.0, 2.0, 3.0])).toarray()
+        array([[4., 2., 0.],
+               [2., 6., 4.],
+               [0., 4., 0.]])
+
+    Source:
+        Coleman & Moré (1984), Estimation of sparse Hessian matrices and graph coloring problems, Math.
+        Program. 28.
+    """
+    options: dict[str, Any] = {"pattern": pattern, "colouring": colouring, "format": format, "check": check}
+    return Hessian(fun, argnums=argnums, value=False, **options)
+
+
+def value_and_hessian(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    *,
+    pattern: Any = None,
+    colouring: Any = None,
+    format: str = "csr",
+    check: bool = False,
+) -> Hessian:
+    """Return the function that computes what `fun` returns and its Hessian, as `hessian` does.
+
+    Example:
+        >>> from fgrad import sparse
+        >>> value, hess = sparse.value_and_hessian(lambda x: np.sum(x**3))(np.array([1.0, 2.0]))
+        >>> float(value), hess.toarray()
+        (9.0, array([[ 6.,  0.],
+               [ 0., 12.]]))
+    """
+    options: dict[str, Any] = {"pattern": pattern, "colouring": colouring, "format": format, "check": check}
+    return Hessian(fun, argnums=argnums, value=True, **options)

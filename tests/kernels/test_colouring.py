@@ -1,0 +1,86 @@
+"""Colours: no two columns of one share a row, no two colours form a path of four vertices."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from fgrad.kernels import colouring
+
+RNG = np.random.default_rng(8)
+
+
+def sides(matrix):
+    across = sparse.csr_array(matrix.T)
+    parts = matrix.indptr, matrix.indices, across.indptr, across.indices
+    return [np.ascontiguousarray(x, np.int64) for x in parts]
+
+
+def random_matrix(m, n, density):
+    made = sparse.random_array((m, n), density=density, rng=RNG, format="csr")
+    made.sort_indices()
+    return made
+
+
+SHAPES = [(1, 1), (5, 5), (7, 3), (3, 7), (30, 20), (20, 30)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("density", [0.0, 0.05, 0.2, 0.6, 1.0])
+def test_columns_of_a_colour_share_no_row(shape, density):
+    matrix = random_matrix(*shape, density)
+    parts, n = sides(matrix), shape[1]
+    lengths = np.diff(matrix.indptr)
+    meets = np.array([lengths[matrix[:, [j]].nonzero()[0]].sum() for j in range(n)], np.int64)
+    orders = [np.arange(n), RNG.permutation(n)]
+    orders += [colouring.ordered(*parts, meets, last=last) for last in (True, False)]
+    for order in orders:
+        np.testing.assert_array_equal(np.sort(order), np.arange(n))
+        colour = colouring.columns_apart(*parts, order)
+        groups = sparse.csr_array((np.ones(n), (np.arange(n), colour)))
+        assert ((matrix != 0).astype(float) @ groups).max() <= 1
+        assert lengths.max() <= colour.max() + 1 <= n
+        assert set(colour) == set(range(colour.max() + 1))
+
+
+def test_smallest_last_needs_two_colours_for_a_forest():
+    n = 40
+    rows = np.arange(1, n)
+    tree = sparse.csr_array(
+        (np.ones(2 * n - 2), (np.repeat(rows - 1, 2), np.stack([rows, RNG.integers(0, rows)], 1).ravel()))
+    )
+    tree.sort_indices()
+    parts = sides(tree)
+    order = colouring.ordered(*parts, np.diff(parts[2]) * 2, last=True)
+    assert colouring.columns_apart(*parts, order).max() == 1
+
+
+def test_an_order_by_incidence_goes_on_where_most_has_been_met():
+    path = sparse.csr_array(np.eye(6, 7) + np.eye(6, 7, 1))
+    order = colouring.ordered(*sides(path), np.full(7, 4), last=False)
+    met = {order[0]}
+    for v in order[1:]:
+        assert {v - 1, v + 1} & met
+        met.add(v)
+
+
+@pytest.mark.parametrize("n", [1, 2, 6, 15])
+@pytest.mark.parametrize("density", [0.0, 0.1, 0.3, 1.0])
+def test_two_colours_form_stars(n, density):
+    for _ in range(10):
+        half = random_matrix(n, n, density)
+        graph = sparse.csr_array((half + half.T) != 0)
+        graph.setdiag(False)
+        graph.eliminate_zeros()
+        graph.sort_indices()
+        rows, columns = graph.nonzero()
+        ends = np.minimum(rows, columns) * n + np.maximum(rows, columns)
+        edges = np.unique(ends, return_inverse=True)[1]
+        parts = [np.ascontiguousarray(x, np.int64) for x in (graph.indptr, graph.indices, edges)]
+        colour = colouring.stars(*parts, RNG.permutation(n))
+        near = graph.toarray()
+        assert not (near & (colour[:, None] == colour)).any()
+        for a, b in zip(rows, columns, strict=True):
+            for c in np.nonzero(near[b])[0]:
+                for d in np.nonzero(near[c])[0]:
+                    if len({a, b, c, d}) == 4:
+                        assert len({colour[a], colour[b], colour[c], colour[d]}) > 2
