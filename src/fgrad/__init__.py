@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from fgrad import sparse as sparse
     from fgrad import testing as testing
     from fgrad import viz as viz
+    from fgrad.adjoints import differentiate as differentiate
+    from fgrad.adjoints import kernel as kernel
     from fgrad.archive import export as export
     from fgrad.archive import load as load
     from fgrad.core.scopes import named_scope as named_scope
@@ -92,11 +94,13 @@ _LATE = {
     "checkpointed": "fgrad.lax.checkpointing",
     "coverage": "fgrad.numpy_coverage",
     "debug": "fgrad.",
+    "differentiate": "fgrad.adjoints",
     "distributed": "fgrad.",
     "explain_retrace": "fgrad.transforms.retrace",
     "export": "fgrad.archive",
     "extend": "fgrad.",
     "jit": "fgrad.transforms.jit",
+    "kernel": "fgrad.adjoints",
     "lax": "fgrad.",
     "load": "fgrad.archive",
     "load_ipython_extension": "fgrad.viz.magic",

@@ -1,0 +1,401 @@
+"""The adjoint of a kernel, as source: a forward sweep that records, and the reverse sweep.
+
+Its parameters are those of the kernel, then a cotangent for every floating output, then three stacks: of
+floats, integers and complex numbers. It returns a cotangent for each parameter asked for, and the stacks,
+which may have grown.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import types
+
+from fgrad.adjoints import emission, syntax
+from fgrad.adjoints.activity import active_names
+from fgrad.adjoints.recording import Recording, shapes_of
+from fgrad.adjoints.reversal import Reversal
+from fgrad.adjoints.syntax import Alloc, Assign, For, Function, If, Opaque, Raise, Stmt, Store, View, While
+from fgrad.adjoints.tangent import renamed
+
+STACKS = {"f": "float64", "i": "int64", "c": "complex128"}
+
+
+@numba.njit
+def grown(stack: Any, size: int) -> Any:
+    """Return a stack with the same elements and place for `size`, at least twice as many."""
+    made = np.empty(max(2 * stack.size, size), stack.dtype)
+    made[: stack.size] = stack
+    return made
+
+
+def stack_of(ty: Any) -> str:
+    """Return the letter of the stack where values of a type are recorded."""
+    ty = syntax.element(ty)
+    return "c" if isinstance(ty, types.Complex) else "f" if isinstance(ty, types.Float) else "i"
+
+
+class Adjoint:
+    """The source of the adjoint of a function, with respect to some of its parameters."""
+
+    def __init__(self, function: Function, wrt: Sequence[str], given: Sequence[str] | None = None) -> None:
+        self.function, self.wrt = function, list(wrt)
+        floating = [n for n in function.outputs if syntax.is_floating(function.types[n])]
+        self.given = floating if given is None else list(given)
+        active = active_names(function, wrt, self.given)
+        self.reversal = Reversal(function, active)
+        self.plan = Recording(self.reversal).run()
+        self.cts = self.reversal.cts
+        self.kinds = function.types
+        self.depths: dict[int, dict[str, int]] = {}
+
+    def source(self, name: str) -> str:
+        """Return the text of the function."""
+        out = emission.Text()
+        params = [p.name for p in self.function.params]
+        given = [self.reversal.fresh(f"given_{k}") for k in range(len(self.given))]
+        stored = self.stored()
+        for p in self.function.params:
+            if p.name in stored:
+                out.add(f"{p.name} = {p.name}.copy()")
+        emission.initial(self.function, out)
+        for slot in sorted(self.plan.slots.values()):
+            base = next(s for s, n in self.plan.slots.items() if n == slot)
+            out.add(f"{slot} = {emission.zero(self.kinds[base.name])}")  # type: ignore[union-attr]
+        out.add("pf = pi = pc = 0")
+        self.forward(self.function.body, out, reserve=True)
+        self.begin(given, out)
+        self.backward(self.function.body, out, top=True)
+        results = [self.result(n, out) for n in self.wrt]
+        out.add(f"return {emission.tuple_text([*results, 'sf', 'si', 'sc'])}")
+        return f"def {name}({', '.join([*params, *given, 'sf', 'si', 'sc'])}):\n" + str(out)
+
+    def stored(self) -> set[str]:
+        """Return the arrays that the forward sweep writes to, by the names of those that own the memory."""
+        return {self.reversal.root(s.array) for s in self.plan.live if isinstance(s, Store)}
+
+    # ---- the forward sweep --------------------------------------------------------------------------
+
+    def forward(self, body: list[Stmt], out: emission.Text, *, reserve: bool) -> None:
+        """Write the forward sweep of a block; with `reserve`, it makes place for what it records."""
+        fresh = reserve
+        for k, s in enumerate(body):
+            if s not in self.plan.live:
+                continue
+            breaks = not self.is_flat(s)
+            if fresh and not breaks:
+                rest = body[k:]
+                last = next((i for i, t in enumerate(rest) if not self.is_flat(t)), len(rest))
+                self.reserve(rest[:last], out)
+                fresh = False
+            if isinstance(s, If):
+                out.add(f"if {syntax.text(s.test)}:", s.line)
+                self.inside(s.body, out, reserve=reserve and breaks)
+                if any(t in self.plan.live for t in s.orelse):
+                    out.add("else:")
+                    self.inside(s.orelse, out, reserve=reserve and breaks)
+            elif isinstance(s, For | While):
+                hoisted = isinstance(s, For) and self.reserve_before(s, out)
+                head = emission.for_text(s) if isinstance(s, For) else f"while {syntax.text(s.test)}:"
+                out.add(head, s.line)
+                self.inside(s.body, out, reserve=not hoisted)
+                if s.until:
+                    out.add(f"    if {' or '.join(s.until)}:")
+                    out.add("        break")
+            else:
+                if s in self.plan.pushed:
+                    self.push(s, out)
+                emission.simple(s, out, self.kinds)
+            fresh = fresh or (reserve and breaks)
+        for s in reversed(self.plan.contents.get(id(body), [])):
+            self.keep_content(s, out)
+
+    def is_flat(self, s: Stmt) -> bool:
+        """Return whether a statement records at most once what it records: it makes no place itself."""
+        if isinstance(s, For | While):
+            return not self.records([s])
+        blocks = syntax.blocks(s)
+        if any(self.plan.contents.get(id(b)) for b in blocks):
+            return False
+        return all(self.is_flat(t) for b in blocks for t in b)
+
+    def records(self, body: Sequence[Stmt]) -> bool:
+        """Return whether statements record anything."""
+        return any(
+            t in self.plan.pushed or any(self.plan.contents.get(id(b)) for b in syntax.blocks(t))
+            for t in syntax.walk(body)
+        )
+
+    def inside(self, body: list[Stmt], out: emission.Text, *, reserve: bool = False) -> None:
+        """Write a block of the forward sweep."""
+        out.depth += 1
+        before = len(out.lines)
+        self.forward(body, out, reserve=reserve)
+        if len(out.lines) == before:
+            out.add("pass")
+        out.depth -= 1
+
+    def push(self, s: Stmt, out: emission.Text) -> None:
+        """Write what records the value that a statement overwrites."""
+        where, ty = self.target(s)
+        k = stack_of(ty)
+        out.add(f"s{k}[p{k}] = {where}", s.line)
+        out.add(f"p{k} += 1")
+
+    def pop(self, s: Stmt, out: emission.Text) -> None:
+        """Write what restores it."""
+        where, ty = self.target(s)
+        k = stack_of(ty)
+        out.add(f"p{k} -= 1", s.line)
+        out.add(f"{where} = {self.popped(f's{k}[p{k}]', ty)}")
+
+    def popped(self, value: str, ty: Any) -> str:
+        """Return a recorded value in its type."""
+        ty = syntax.element(ty)
+        if isinstance(ty, types.Boolean):
+            return f"{value} != 0"
+        if ty in (types.float64, types.int64, types.intp, types.complex128):
+            return value
+        return f"{emission.dtype_text(ty)}({value})"
+
+    def target(self, s: Stmt) -> tuple[str, Any]:
+        """Return what a statement writes to, and its type."""
+        if isinstance(s, Assign):
+            return s.name, self.kinds[s.name]
+        assert isinstance(s, Store)  # noqa: S101 -- nothing else is recorded
+        return syntax.text(syntax.load(s.array, s.index, self.kinds[s.array].dtype)), self.kinds[s.array].dtype
+
+    def keep_content(self, s: Stmt, out: emission.Text) -> None:
+        """Write what records all elements of an array that is made in a block."""
+        assert isinstance(s, Alloc)  # noqa: S101 -- as `Recording.block` says
+        k = stack_of(self.kinds[s.name])
+        out.add(f"if p{k} + {s.name}.size > s{k}.size:")
+        out.add(f"    s{k} = grown(s{k}, p{k} + {s.name}.size)")
+        out.add(f"s{k}[p{k} : p{k} + {s.name}.size] = {s.name}.ravel()")
+        out.add(f"p{k} += {s.name}.size")
+
+    # ---- place on the stacks ------------------------------------------------------------------------
+
+    def counts(self, body: list[Stmt]) -> dict[str, int]:
+        """Return how many values a block records at most, not counting loops inside of it."""
+        found: dict[str, int] = {}
+        for s in body:
+            if s in self.plan.pushed:
+                k = stack_of(self.target(s)[1])
+                found[k] = found.get(k, 0) + 1
+            if isinstance(s, If):
+                for b in (s.body, s.orelse):
+                    for k, n in self.counts(b).items():
+                        found[k] = found.get(k, 0) + n
+        return found
+
+    def reserve_before(self, s: For, out: emission.Text) -> bool:
+        """Write what makes place for all turns of a loop, if that is known before."""
+        if self.plan.contents.get(id(s.body)) or not all(map(self.is_flat, s.body)):
+            return False
+        counts = self.counts(s.body)
+        start, stop, step = (syntax.text(n) for n in (s.start, s.stop, s.step))
+        gap = f"abs({stop} - {start})" if start != "0" else f"abs({stop})"
+        del step
+        for k, n in sorted(counts.items()):
+            more = f"p{k} + {gap}" if n == 1 else f"p{k} + {n} * {gap}"
+            out.add(f"if {more} > s{k}.size:", s.line)
+            out.add(f"    s{k} = grown(s{k}, {more})")
+        return True
+
+    def reserve(self, body: list[Stmt], out: emission.Text) -> None:
+        """Write what makes place for one run of a block."""
+        for k, n in sorted(self.counts(body).items()):
+            out.add(f"if p{k} + {n} > s{k}.size:")
+            out.add(f"    s{k} = grown(s{k}, p{k} + {n})")
+
+    # ---- the reverse sweep --------------------------------------------------------------------------
+
+    def begin(self, given: Sequence[str], out: emission.Text) -> None:
+        """Write the cotangents as the reverse sweep finds them: those of the outputs, and zeros."""
+        names = dict(zip(self.given, given, strict=True))
+        params = {p.name for p in self.function.params}
+        written = {p.name for p in self.function.params if p.written}
+        returned = self.function.returns
+        scalars = []
+        for n in sorted(self.cts):
+            if not syntax.is_array(self.kinds[n]):
+                scalars.append(n)
+                continue
+            if n in params:
+                if n in written and n not in returned and n in names:
+                    out.add(f"{self.cts[n]} = {names[n]}.copy()")
+                else:
+                    out.add(f"{self.cts[n]} = np.zeros({n}.shape, {emission.dtype_text(self.kinds[n])})")
+        for n in scalars:
+            out.add(f"{self.cts[n]} = {emission.zero(self.kinds[n])}")
+        for s in self.function.body:
+            if isinstance(s, Alloc) and s.name in self.cts:
+                out.add(emission.allocation(self.cts[s.name], s.dims, self.kinds[s.name], zeros=True))
+            elif isinstance(s, View) and s.name in self.cts:
+                out.add(self.ct_view(s))
+        seen: set[str] = set()
+        for n, g in zip(self.given, given, strict=True):
+            if n not in self.cts or (n in written and n not in returned):
+                continue
+            if syntax.is_array(self.kinds[n]):
+                out.add(f"{self.cts[n]} += {g}")
+            else:
+                out.add(f"{self.cts[n]} += {g}")
+            seen.add(n)
+
+    def ct_view(self, s: View) -> str:
+        """Return the view of cotangents beside one of values."""
+        form = renamed(s.form, {s.source: self.cts[s.source]})
+        return f"{self.cts[s.name]} = {syntax.text(form)}"
+
+    def result(self, name: str, out: emission.Text) -> str:
+        """Return the cotangent of a parameter."""
+        if name in self.cts:
+            return self.cts[name]
+        ty = self.kinds[name]
+        if not syntax.is_array(ty):
+            return emission.zero(ty)
+        made = self.reversal.fresh(f"{name}_ct")
+        out.add(f"{made} = np.zeros({name}.shape, {emission.dtype_text(ty)})")
+        return made
+
+    def backward(self, body: list[Stmt], out: emission.Text, *, top: bool = False) -> None:
+        """Write the reverse sweep of a block."""
+        if not top:
+            self.prologue(body, out)
+        for s in reversed(body):
+            self.line_back(s, out)
+
+    def prologue(self, body: list[Stmt], out: emission.Text) -> None:
+        """Write what computes again, or restores, what belongs to one run of a block."""
+        again = set(self.plan.recomputed.get(id(body), []))
+        contents = self.plan.contents.get(id(body), [])
+        for s in body:
+            if isinstance(s, Alloc):
+                if s in self.plan.live or s in contents or s.name in self.shapes:
+                    out.add(emission.allocation(s.name, s.dims, self.kinds[s.name], zeros=False), s.line)
+                if s in contents:
+                    k = stack_of(self.kinds[s.name])
+                    out.add(f"p{k} -= {s.name}.size")
+                    out.add(f"for k_ in range({s.name}.size):")
+                    value = self.popped(f"s{k}[p{k} + k_]", self.kinds[s.name])
+                    out.add(f"    {s.name}.ravel()[k_] = {value}")
+                if s.name in self.cts:
+                    out.add(emission.allocation(self.cts[s.name], s.dims, self.kinds[s.name], zeros=True))
+            elif isinstance(s, View):
+                if s in self.plan.live:
+                    emission.simple(s, out, self.kinds)
+                if s.name in self.cts:
+                    out.add(self.ct_view(s), s.line)
+            elif s in again:
+                self.once_more(s, out)
+
+    @property
+    def shapes(self) -> set[str]:
+        """Return the arrays whose shapes are read."""
+        if not hasattr(self, "_shapes"):
+            heads = (e for s in syntax.walk(self.function.body) for e in syntax.heads(s))
+            self._shapes = {n for e in heads for n in shapes_of(e)}
+        return self._shapes
+
+    def once_more(self, s: Stmt, out: emission.Text) -> None:
+        """Write a statement that is recomputed."""
+        if isinstance(s, If):
+            out.add(f"if {syntax.text(s.test)}:", s.line)
+            for block in (s.body, s.orelse):
+                if block is s.orelse:
+                    if not block:
+                        continue
+                    out.add("else:")
+                out.depth += 1
+                for t in block:
+                    self.once_more(t, out)
+                if not block:
+                    out.add("pass")
+                out.depth -= 1
+            return
+        if s in self.plan.slots:
+            out.add(f"{self.plan.slots[s]} = {s.name}")  # type: ignore[union-attr]
+        emission.simple(s, out, self.kinds)
+
+    def line_back(self, s: Stmt, out: emission.Text) -> None:
+        """Write the reverse of a statement."""
+        if isinstance(s, Assign | Store):
+            if s in self.plan.pushed:
+                self.pop(s, out)
+            elif s in self.plan.slots:
+                out.add(f"{s.name} = {self.plan.slots[s]}", s.line)  # type: ignore[union-attr]
+            for r in self.plan.reverse[s]:
+                out.add(r, s.line)
+            return
+        if isinstance(s, If):
+            body, orelse = self.block_back(s.body, out), self.block_back(s.orelse, out)
+            if body or orelse:
+                out.add(f"if {syntax.text(s.test)}:" if body else f"if not {syntax.text(s.test)}:", s.line)
+                out.lines += body or orelse
+            if body and orelse:
+                out.add("else:")
+                out.lines += orelse
+            return
+        if isinstance(s, For | While):
+            lead = self.head_back(s)
+            extra = lead[1:]
+            out.depth += 0
+            inner = self.block_back(s.body, out)
+            if inner:
+                out.add(lead[0], s.line)
+                for line in extra:
+                    out.add("    " + line)
+                out.lines += inner
+            return
+        assert isinstance(s, Alloc | View | Opaque | Raise)  # noqa: S101 -- nothing in reverse
+
+    def block_back(self, body: list[Stmt], out: emission.Text) -> list[str]:
+        """Return the lines of the reverse of a block; none where only values would be computed again."""
+        inner = emission.Text()
+        inner.depth, inner.line = out.depth + 1, out.line
+        self.backward(body, inner)
+        if not any(self.matters(s) for s in body):
+            return []
+        return inner.lines
+
+    def matters(self, s: Stmt) -> bool:
+        """Return whether the reverse of a statement does anything."""
+        if any(self.plan.contents.get(id(b)) for t in syntax.walk([s]) for b in syntax.blocks(t)):
+            return True
+        return any(t in self.plan.pushed or t in self.plan.slots or self.plan.reverse.get(t)
+                   for t in syntax.walk([s]))  # fmt: skip
+
+    def head_back(self, s: For | While) -> list[str]:
+        """Return the head of a loop that runs backwards, and what else begins a turn."""
+        turn = self.turn
+        if isinstance(s, While):
+            return [f"for {turn(s)} in range({s.count}):"]
+        start, stop = syntax.text(s.start), syntax.text(s.stop)
+        step = s.step.value if isinstance(s.step, ast.Constant) else None
+        if s.count:
+            k = turn(s)
+            return [f"for {k} in range({s.count} - 1, -1, -1):", f"{s.var} = {start} + {k} * {syntax.text(s.step)}"]
+        if step == 1:
+            return [f"for {s.var} in range({_less(stop)}, {_less(start)}, -1):"]
+        if step == -1:
+            return [f"for {s.var} in range({stop} + 1, {start} + 1):"]
+        k = turn(s)
+        ends = f"{start}, {stop}, {syntax.text(s.step)}"
+        return [f"for {k} in range(len(range({ends})) - 1, -1, -1):", f"{s.var} = {start} + {k} * {syntax.text(s.step)}"]
+
+    def turn(self, s: Stmt) -> str:
+        """Return the name of the counter of a loop that runs backwards."""
+        names: dict[Stmt, str] = self.__dict__.setdefault("turns", {})
+        if s not in names:
+            names[s] = self.reversal.fresh("turn")
+        return names[s]
+
+
+def _less(text: str) -> str:
+    return str(int(text) - 1) if text.lstrip("-").isdigit() else f"{text} - 1"

@@ -1,0 +1,72 @@
+"""A kernel for many examples: a compiled loop around its value, and one around its adjoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fgrad.adjoints.programs import Program
+from fgrad.core.aval import Aval
+
+
+class Batched(Program):
+    """A program whose operands have a first axis of examples where `mapped` says so, and its outputs all have."""
+
+    def __init__(self, inner: Program, mapped: tuple[bool, ...]) -> None:
+        self.inner, self.mapped = inner, mapped
+        super().__init__(inner.function, inner.fixed)
+
+    @property
+    def floating_outputs(self) -> list[int]:
+        """The outputs that have derivatives."""
+        return self.inner.floating_outputs
+
+    @cached_property
+    def tangent(self) -> Program:
+        """The program of tangents, for as many examples."""
+        more = [m for m, p in zip(self.mapped, self.operands, strict=True) if p.floating]
+        return Batched(self.inner.tangent, (*self.mapped, *more))
+
+    def shape(self, avals: Sequence[Aval]) -> tuple[Aval, ...]:
+        """Return shapes and dtypes of the outputs."""
+        pairs = list(zip(avals, self.mapped, strict=True))
+        size = next(a.shape[0] for a, m in pairs if m)
+        single = self.inner.shape([Aval(a.shape[1:], a.dtype) if m else a for a, m in pairs])
+        return tuple(Aval((size, *a.shape), a.dtype) for a in single)
+
+    def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the outputs of all examples."""
+        rows = [self.inner.run(self.example(values, e)) for e in range(self.size(values))]
+        if not rows:
+            return tuple(np.zeros(a.shape, a.dtype) for a in self.shape([Aval(v.shape, v.dtype) for v in values]))
+        return tuple(np.stack([np.asarray(r[k]) for r in rows]) for k in range(len(rows[0])))
+
+    def pullback(
+        self, values: Sequence[Any], cts: Sequence[Any], wrt: tuple[int, ...], given: tuple[int, ...]
+    ) -> tuple[Any, ...]:
+        """Return the cotangents of operands, summed where all examples share one."""
+        rows = []
+        for e in range(self.size(values)):
+            rows.append(self.inner.pullback(self.example(values, e), [c[e] for c in cts], wrt, given))
+        found = []
+        for k, i in enumerate(wrt):
+            if not rows:
+                found.append(np.zeros_like(values[i]))
+                continue
+            whole = [np.asarray(r[k]) for r in rows]
+            found.append(np.stack(whole) if self.mapped[i] else np.asarray(sum(whole))[()])
+        return tuple(found)
+
+    def size(self, values: Sequence[Any]) -> int:
+        """Return the number of examples."""
+        found: int = next(v.shape[0] for v, m in zip(values, self.mapped, strict=True) if m)
+        return found
+
+    def example(self, values: Sequence[Any], e: int) -> list[Any]:
+        """Return the operands of one example."""
+        return [v[e] if m else v for v, m in zip(values, self.mapped, strict=True)]
+
+

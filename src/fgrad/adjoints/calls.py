@@ -1,0 +1,501 @@
+"""Calls in kernels: of scalar functions, of NumPy's functions of arrays, and of other kernels, which are inlined."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import math
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.core.registry import CPUDispatcher
+from numba.np.ufunc.dufunc import DUFunc
+
+from fgrad.adjoints import library, syntax
+from fgrad.adjoints.library import LIBRARY, METHODS
+from fgrad.adjoints.values import (
+    Array,
+    Group,
+    Lazy,
+    Scalar,
+    Static,
+    Value,
+    context,
+    dims_of,
+    dtype,
+    dtype_of,
+    function_name,
+    item,
+    ndim_of,
+    unified,
+)
+
+_MAKERS = {np.empty, np.zeros, np.ones, np.full, np.empty_like, np.zeros_like, np.ones_like, np.full_like}
+_RANGES = {builtins.range, numba.prange}
+
+
+class Calls:
+    """Calls."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def of_Call(self, node: ast.Call) -> Value:  # noqa: D102, N802
+        if isinstance(node.func, ast.Attribute):
+            base = self.expr(node.func.value)
+            if not isinstance(base, Static):
+                return self.method(base, node.func.attr, node)
+            function = getattr(base.value, node.func.attr)
+        else:
+            found = self.expr(node.func)
+            if not isinstance(found, Static):
+                raise self.fail(f"`{ast.unparse(node.func)}` is called", "Call functions by their names")
+            function = found.value
+        if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
+            raise self.fail(f"`{ast.unparse(node)}` unpacks its arguments", "Write them one by one")
+        return self.called(function, self.exprs(node.args), self.keywords(node), node)
+
+    def keywords(self, node: ast.Call) -> dict[str, Value]:
+        """Return keyword arguments."""
+        return {str(k.arg): self.expr(k.value) for k in node.keywords}
+
+    def called(self, function: Any, args: list[Value], keywords: dict[str, Value], node: ast.Call) -> Value:
+        """Return what a call gives."""
+        kernel = getattr(function, "kernel_to_differentiate", None)
+        if kernel is not None:
+            function = kernel
+        if isinstance(function, CPUDispatcher):
+            return self.inline(function.py_func, args, keywords)  # type: ignore[no-any-return]
+        if isinstance(function, FunctionType) and function.__module__ == library.__name__:
+            return self.inline(function, args, keywords)  # type: ignore[no-any-return]
+        if isinstance(function, DUFunc):
+            return self.elementwise_kernel(function, args)
+        if function in _MAKERS:
+            return self.made(function, args, keywords)
+        if function is len:
+            return Scalar(dims_of(args[0])[0]) if isinstance(args[0], Array | Lazy) else Scalar(
+                syntax.constant(len(args[0].items))  # type: ignore[union-attr]
+            )
+        if function is tuple and isinstance(args[0], Group):
+            return args[0]
+        if function in (builtins.min, builtins.max) and len(args) == 1 and isinstance(args[0], Group):
+            args = args[0].items
+        if function in (builtins.min, builtins.max) and len(args) > 1:
+            found = args[0]
+            for a in args[1:]:
+                found = self.mapped(function, [found, a])
+            return found
+        if function is builtins.sum:
+            function = np.sum
+        special = getattr(self, f"np_{getattr(function, '__name__', '')}", None)
+        if special is not None and function_name(function).startswith("np."):
+            made: Value | None = special(*args, **keywords)
+            if made is not None:
+                return made
+        if function in (np.amax, np.amin):
+            function = np.max if function is np.amax else np.min
+        if function in LIBRARY and not keywords and any(isinstance(a, Array | Lazy) for a in args):
+            return self.library(function, args)
+        if keywords:
+            raise self.fail(f"`{ast.unparse(node)}` has keywords", "Leave them out, or write the loop")
+        if isinstance(function, np.ufunc) or all(isinstance(a, Scalar) for a in args):
+            return self.mapped(function, args)
+        if function in {np.real, np.imag, np.abs, np.conj, np.sign}:
+            return self.mapped(function, args)
+        return self.passive(function, args, node)
+
+    # ---- scalar functions ---------------------------------------------------------------------------
+
+    def mapped(self, function: Any, args: Sequence[Value]) -> Value:
+        """Return a scalar function of numbers, or of the elements of arrays."""
+        name = function_name(function)
+        if isinstance(function, types.Type):  # numba.float64
+            name = f"np.{function.name}"
+            function = getattr(np, str(function.name))
+        if not name and isinstance(function, type) and issubclass(function, np.generic):
+            name = f"np.{function.__name__}"
+        if name.startswith("np.random") or getattr(function, "__module__", "") == "numpy.random":
+            raise self.fail("random numbers are drawn", "Pass them as an argument")
+        if not name:
+            name = self.fresh(getattr(function, "__name__", "function"))
+            self.constants[name] = function
+        if name in {"abs", "np.abs", "np.absolute"} and syntax.is_complex(dtype(args[0])):
+            parts = [self.mapped(part, args) for part in (np.real, np.imag)]
+            return self.mapped(math.hypot, parts)
+
+        def element(*operands: Any) -> Any:
+            return syntax.call(name, *operands, ty=self.typed_call(function, *[o.ty for o in operands]))
+
+        made: Value = self.elementwise(element, args)
+        return made
+
+    def elementwise_kernel(self, function: Any, args: Sequence[Value]) -> Value:
+        """Return a ufunc that Numba has compiled, applied to numbers or arrays."""
+        inner = function._dispatcher.py_func
+        if all(isinstance(a, Scalar) for a in args):
+            return self.inline(inner, args, {})  # type: ignore[no-any-return]
+        dims = [self.stable(d) for d in self.broadcast([a for a in args if not isinstance(a, Scalar)])]
+        fixed = [self.kept(a) if isinstance(a, Scalar) else a for a in args]
+        at, around = self.nest(dims)
+        self.out, outer = [], self.out
+        self.scope.__dict__.setdefault("ufuncs", 0)
+        found = self.inline(inner, [Scalar(item(a, at)) for a in fixed], {})
+        assert isinstance(found, Scalar)  # noqa: S101 -- ufuncs give numbers
+        body, self.out = self.out, outer
+        made = self.new(dims, found.type)
+        body.append(syntax.Store(made.name, tuple(at), found.node, self.line))
+        self.out += around(body)
+        return made  # type: ignore[no-any-return]
+
+    def passive(self, function: Any, args: Sequence[Value], node: ast.Call) -> Value:
+        """Return what any other function gives, if it has no derivatives: indices, truth values, sizes."""
+        operands, kinds = [], []
+        if getattr(function, "__module__", "").startswith("numpy.random") or "random" in ast.unparse(node.func):
+            raise self.fail("random numbers are drawn", "Pass them as an argument")
+        for a in args:
+            if isinstance(a, Group):
+                parts = [self.number(i) for i in a.items]
+                operands.append(ast.Tuple(parts, ast.Load()))
+                kinds.append(types.Tuple([p.ty for p in parts]))
+            elif isinstance(a, Scalar):
+                operands.append(a.node)
+                kinds.append(a.type)
+            elif isinstance(a, Array | Lazy):
+                held = self.materialised(a)
+                operands.append(ast.Name(held.name, ast.Load()))
+                kinds.append(held.type)
+            else:
+                raise self.fail(f"`{ast.unparse(node)}` takes a Python object", "Call functions of numbers")
+        ty = self.typed_call(function, *kinds)
+        fixed = function in {np.arange, np.linspace} and not any(syntax.is_floating(k) for k in kinds)
+        if syntax.is_floating(ty) and not fixed and any(syntax.is_floating(k) for k in kinds):
+            raise self.fail(
+                f"`{ast.unparse(node.func)}` has no derivative here",
+                "Write it as a loop, or as a kernel of your own",
+            )
+        name = function_name(function)
+        if not name:
+            name = self.fresh(getattr(function, "__name__", "function"))
+            self.constants[name] = function
+        if not isinstance(ty, types.Array | types.Number | types.Boolean):
+            raise self.fail(f"`{ast.unparse(node)}` gives a {ty}", "Use functions of numbers and arrays")
+        made = syntax.call(name, *operands, ty=ty)
+        return self.opaque(made, ty) if isinstance(ty, types.Array) else Scalar(made)
+
+    # ---- arrays that are made -----------------------------------------------------------------------
+
+    def made(self, function: Any, args: list[Value], keywords: dict[str, Value]) -> Value:
+        """Return a new array."""
+        name = function.__name__
+        like = name.endswith("_like")
+        filled = name.startswith("full")
+        shape, *rest = args
+        value: Value | None = rest.pop(0) if filled and rest else keywords.pop("fill_value", None)
+        kind = rest.pop(0) if rest else keywords.pop("dtype", None)
+        if rest or keywords:
+            raise self.fail(f"np.{name} has other arguments", "Give it a shape and a dtype")
+        dims = self.shape_of(shape) if not like else dims_of(self.materialised(shape))
+        if kind is not None:
+            ty = dtype_of(kind.value if isinstance(kind, Static) else None)
+        elif like:
+            ty = dtype(shape)
+        else:
+            ty = value.type if filled and isinstance(value, Scalar) else types.float64
+        array = self.new(dims, ty, zeros=name.startswith("zeros"))
+        if name.startswith("ones"):
+            value = Scalar(syntax.constant(1.0 if syntax.is_floating(ty) else 1, ty))
+        if value is not None:
+            self.fill(array, value)
+        return array  # type: ignore[no-any-return]
+
+    def shape_of(self, x: Value) -> list[Any]:
+        """Return lengths from a shape."""
+        return [self.integer(i) for i in (x.items if isinstance(x, Group) else [x])]
+
+    def stacked(self, x: Value) -> Any:
+        """Return an array of the numbers in a tuple."""
+        assert isinstance(x, Group)  # noqa: S101 -- who calls it has looked
+        if all(isinstance(i, Group) for i in x.items):
+            rows = [i.items for i in x.items if isinstance(i, Group)]
+            flat = [self.number(v) for r in rows for v in r]
+            dims = [len(rows), len(rows[0])]
+        else:
+            flat = [self.number(v) for v in x.items]
+            dims = [len(flat)]
+        ty = flat[0].ty
+        for n in flat[1:]:
+            ty = unified(ty, n.ty)
+        kept = [self.kept(Scalar(n)).node for n in flat]
+        array = self.new([syntax.constant(d) for d in dims], ty)
+        for k, n in enumerate(kept):
+            at = (k,) if len(dims) == 1 else divmod(k, dims[1])
+            where = tuple(syntax.constant(i) for i in at)
+            self.out.append(syntax.Store(array.name, where, n, self.line))
+        return array
+
+    def of_List(self, node: ast.List) -> Value:  # noqa: D102, N802
+        raise self.fail(f"`{ast.unparse(node)}` is a list", "Use a tuple, or np.array of it")
+
+    def np_array(self, x: Any, **keywords: Value) -> Value | None:
+        """Return `np.array` of numbers."""
+        if isinstance(x, Array | Lazy):
+            return self.copied(x)  # type: ignore[no-any-return]
+        array = self.stacked(x)
+        if "dtype" in keywords:
+            return self.astype(array, dtype_of(keywords["dtype"].value))  # type: ignore[union-attr]
+        return array  # type: ignore[no-any-return]
+
+    def np_copy(self, x: Any) -> Value:
+        """Return `np.copy`."""
+        return self.copied(x)  # type: ignore[no-any-return]
+
+    def np_ascontiguousarray(self, x: Any) -> Value:
+        """Return the array: how it lies in memory is of no consequence here."""
+        return self.copied(x)  # type: ignore[no-any-return]
+
+    def np_sum(self, x: Any, axis: Any = None) -> Value | None:
+        """Return `np.sum`."""
+        if isinstance(x, Group):
+            x = self.stacked(x)
+        if not isinstance(x, Array | Lazy):
+            return None
+        dims = [self.stable(d) for d in dims_of(x)]
+        at, around = self.nest(dims)
+        k = None if axis is None else self.number(axis).value % len(dims)
+        out = None
+        if k is not None and len(dims) > 1:
+            out = self.new([d for i, d in enumerate(dims) if i != k], self.sum_type(x), zeros=True)
+        else:
+            name = self.fresh("total")
+            zero = 0.0 if syntax.is_floating(dtype(x)) else 0
+            self.assign(name, syntax.constant(zero, self.sum_type(x)))
+        self.out, outer = [], self.out
+        value = item(x, at)
+        if out is not None:
+            where = [i for j, i in enumerate(at) if j != k]
+            here = syntax.load(out.name, where, out.type.dtype)
+            more = syntax.typed(ast.BinOp(here, ast.Add(), value), out.type.dtype)
+            self.out.append(syntax.Store(out.name, tuple(where), more, self.line))
+        else:
+            more = ast.BinOp(self.scalar(name).node, ast.Add(), value)
+            self.assign(name, syntax.typed(more, self.sum_type(x)))
+        body, self.out = self.out, outer
+        self.out += around(body)
+        return out if out is not None else self.scalar(name)  # type: ignore[no-any-return]
+
+    def sum_type(self, x: Any) -> Any:
+        """Return the type of a sum."""
+        ty = dtype(x)
+        return types.intp if isinstance(ty, types.Boolean | types.Integer) else ty
+
+    def np_mean(self, x: Any, axis: Any = None) -> Value | None:
+        """Return `np.mean`."""
+        total = self.np_sum(x, axis)
+        if total is None:
+            return None
+        dims = dims_of(x)
+        count: Value = Scalar(syntax.constant(1))
+        k = None if axis is None else self.number(axis).value % len(dims)
+        for i, d in enumerate(dims):
+            if k is None or i == k:
+                count = self.binary(ast.Mult, count, Scalar(d))
+        return self.binary(ast.Div, total, count)  # type: ignore[no-any-return]
+
+    def np_var(self, x: Any) -> Value:
+        """Return `np.var`."""
+        gap = self.binary(ast.Sub, x, self.kept(self.np_mean(x)))
+        found = self.np_mean(self.binary(ast.Mult, gap, gap))
+        assert found is not None  # noqa: S101 -- of an array
+        return found
+
+    def np_std(self, x: Any) -> Value:
+        """Return `np.std`."""
+        return self.mapped(np.sqrt, [self.np_var(x)])
+
+    def np_where(self, c: Any, x: Any = None, y: Any = None) -> Value | None:
+        """Return `np.where` of three operands."""
+        if x is None:
+            return None
+
+        def element(c: Any, x: Any, y: Any) -> Any:
+            return syntax.typed(ast.IfExp(c, x, y), unified(x.ty, y.ty))
+
+        return self.elementwise(element, [c, x, y])  # type: ignore[no-any-return]
+
+    def np_clip(self, x: Any, low: Any, high: Any) -> Value:
+        """Return `np.clip`."""
+        return self.mapped(np.minimum, [self.mapped(np.maximum, [x, low]), high])
+
+    def np_transpose(self, x: Any) -> Value:
+        """Return `np.transpose`."""
+        return self.viewed(x, lambda a: ast.Attribute(a, "T", ast.Load()), x)  # type: ignore[no-any-return]
+
+    def np_linspace(self, low: Any, high: Any, count: Any = None) -> Value:
+        """Return `np.linspace`."""
+        n = self.stable(self.integer(count if count is not None else Scalar(syntax.constant(50))))
+        low, high = self.kept(low), self.kept(high)
+        gap = self.kept(self.binary(ast.Div, self.binary(ast.Sub, high, low), Scalar(
+            syntax.call("max", syntax.typed(ast.BinOp(n, ast.Sub(), ast.Constant(1)), types.intp),
+                        syntax.constant(1), ty=types.intp))))  # fmt: skip
+        made = Lazy([n], gap.type, lambda at: self.binary(
+            ast.Add, low, self.binary(ast.Mult, Scalar(at[0]), gap)).node)  # fmt: skip
+        return self.materialised(made)  # type: ignore[no-any-return]
+
+    def library(self, function: Any, args: Sequence[Value]) -> Value:
+        """Return a function that is a kernel here."""
+        held = [self.materialised(a) if isinstance(a, Lazy) else a for a in args]
+        entry = LIBRARY[function].get(tuple(ndim_of(a) for a in held))
+        if entry is None:
+            raise self.fail(f"np.{function.__name__} takes arrays of these ranks", "Write the loop")
+        for a in held:
+            if not syntax.is_floating(dtype(a)):
+                return self.passive_library(function, held)
+        if entry.dims is None:
+            return self.inline(entry.kernel, held, {})  # type: ignore[no-any-return]
+        ty = dtype(held[0])
+        for a in held[1:]:
+            ty = unified(ty, dtype(a))
+        dims = [dims_of(held[i])[axis] for i, axis in entry.dims]  # type: ignore[arg-type]
+        out = self.new(dims, ty, zeros=True)
+        self.inline(entry.kernel, [out, *held], {})
+        return out  # type: ignore[no-any-return]
+
+    def passive_library(self, function: Any, args: Sequence[Value]) -> Value:
+        """Refuse, or pass on, what is not made of floats."""
+        if not any(syntax.is_floating(dtype(a)) for a in args):
+            node = ast.Call(ast.Name(function.__name__, ast.Load()), [], [])
+            return self.passive(function, args, node)
+        kinds = [dtype(a) for a in args if syntax.is_floating(dtype(a))]
+        held = [a if syntax.is_floating(dtype(a)) else self.astype(a, kinds[0]) for a in args]
+        return self.library(function, held)
+
+    # ---- methods ------------------------------------------------------------------------------------
+
+    def method(self, base: Value, name: str, node: ast.Call) -> Value:
+        """Return what a method of an array or number gives."""
+        args, keywords = self.exprs(node.args), self.keywords(node)
+        if isinstance(base, Scalar):
+            if name == "conjugate":
+                return self.mapped(np.conj, [base])
+            raise self.fail(f"`{ast.unparse(node)}` has no derivative here", "Use a function")
+        if isinstance(base, Array | Lazy):
+            if name in {"sum", "mean", "var", "std"}:
+                return getattr(self, f"np_{name}")(base, *args, **keywords)  # type: ignore[no-any-return]
+            if name in METHODS and not keywords:
+                return self.library(METHODS[name], [base, *args])
+            if name == "copy":
+                return self.copied(base)  # type: ignore[no-any-return]
+            if name == "fill":
+                self.fill(self.materialised(base), args[0])
+                return Static(None)
+            if name == "transpose" and not args:
+                return self.np_transpose(base)
+            if name == "item" and not args:
+                return Scalar(self.number(base))
+            if name == "astype":
+                return self.astype(base, dtype_of(args[0].value))  # type: ignore[union-attr]
+            if name in {"ravel", "flatten", "reshape"}:
+                return self.reshaped(base, name, args, node)
+            if name in {"argmax", "argmin", "argsort", "any", "all"}:
+                return self.passive(getattr(np, name), [base, *args], node)
+            if name in {"conj", "conjugate"}:
+                return self.mapped(np.conj, [base])
+        raise self.fail(
+            f"the method `.{name}()` has no derivative here", "Use functions of NumPy, or write the loop"
+        )
+
+    def astype(self, x: Any, ty: Any) -> Value:
+        """Return elements in another type, in a new array."""
+        made = self.new(dims_of(x), ty)
+        self.fill(made, x)
+        return made  # type: ignore[no-any-return]
+
+    def reshaped(self, base: Array | Lazy, name: str, args: list[Value], node: ast.Call) -> Value:
+        """Return another shape: a view of what lies in order, as Numba does it."""
+        a = self.materialised(base)
+        if name == "flatten" or a.type.layout != "C":
+            if name == "reshape":
+                raise self.fail("an array that does not lie in order is reshaped", "Reshape a copy of it")
+            a = self.copied(a)
+        dims = self.shape_of(args[0] if len(args) == 1 else Group(args)) if args else [syntax.constant(-1)]
+        dims = [self.stable(d) for d in dims]
+        if sum(isinstance(d, ast.Constant) and d.value == -1 for d in dims) and len(dims) > 1:
+            raise self.fail(f"`{ast.unparse(node)}` leaves a length open", "Give all lengths")
+        form = ast.Call(ast.Attribute(ast.Name(a.name, ast.Load()), "ravel", ast.Load()), [], [])
+        if args and len(dims) > 0 and not (len(dims) == 1 and isinstance(dims[0], ast.Constant) and dims[0].value == -1):
+            shape = ast.Tuple(dims, ast.Load())
+            form = ast.Call(ast.Attribute(ast.Name(a.name, ast.Load()), "reshape", ast.Load()), [shape], [])
+        ty = a.type.copy(ndim=len(dims), layout="C", readonly=not a.type.mutable)
+        return self.new_view(a, form, ty)  # type: ignore[no-any-return]
+
+    # ---- what loops run over ------------------------------------------------------------------------
+
+    def iteration(self, node: ast.expr) -> tuple[str, Any]:
+        """Return what a loop runs over: a range with what the target is at each turn, or a tuple."""
+        if isinstance(node, ast.Call):
+            known = self.expr(node.func) if isinstance(node.func, ast.Name | ast.Attribute) else None
+            function = known.value if isinstance(known, Static) else None
+            if function in _RANGES:
+                ends = [self.integer(self.expr(a)) for a in node.args]
+                zero, one = syntax.constant(0), syntax.constant(1)
+                start, stop, step = {1: lambda: (zero, *ends, one), 2: lambda: (*ends, one)}.get(
+                    len(ends), lambda: tuple(ends)
+                )()
+                return "range", (start, stop, step, None)
+            if function in (builtins.enumerate, builtins.zip):
+                sources = [self.elements(self.expr(a)) for a in node.args]
+                stop = sources[0][0]
+                for other, _ in sources[1:]:
+                    stop = syntax.call("min", stop, other, ty=types.intp)
+                if function is builtins.enumerate:
+                    get: Callable[[Any], Value] = lambda k: Group([Scalar(k), sources[0][1](k)])  # noqa: E731
+                else:
+                    get = lambda k: Group([g(k) for _, g in sources])  # noqa: E731
+                return "range", (syntax.constant(0), stop, syntax.constant(1), get)
+            if function is np.ndindex:
+                raise self.fail("a loop runs over np.ndindex", "Nest ranges")
+        value = self.expr(node)
+        if isinstance(value, Group):
+            return "static", value.items
+        stop, at = self.elements(value)
+        return "range", (syntax.constant(0), stop, syntax.constant(1), at)
+
+    def elements(self, value: Value) -> tuple[Any, Callable[[Any], Value]]:
+        """Return how many elements a loop runs over, and one of them."""
+        if not isinstance(value, Array | Lazy):
+            raise self.fail("a loop runs over what is no range or array", "Loop over a range")
+        a = self.materialised(value)
+        return dims_of(a)[0], lambda k: self.indexed(a, [Scalar(k)])
+
+    def parameter(self, name: str, ty: Any, params: list[syntax.Param]) -> Value:
+        """Return an argument, taken apart where it is a tuple."""
+        ty = types.unliteral(ty)
+        if isinstance(ty, types.BaseTuple):
+            parts = []
+            for k, t in enumerate(ty.types):
+                field = ty.fields[k] if isinstance(ty, types.BaseNamedTuple) else str(k)
+                inner = self.fresh(f"{name}_{field}")
+                parts.append(self.parameter(inner, t, params))
+            return Group(parts, tuple(getattr(ty, "fields", ())))
+        if isinstance(ty, types.NoneType):
+            return Static(None)
+        if isinstance(ty, types.Array):
+            if isinstance(ty.dtype, types.Record):
+                raise self.fail(f"the argument {name} is an array of records", "Pass its fields as arrays")
+            self.types[name] = ty
+            params.append(syntax.Param(name, ty))
+            return Array(name, ty)
+        if isinstance(ty, types.Number | types.Boolean):
+            self.types[name] = ty
+            params.append(syntax.Param(name, ty))
+            return Scalar(syntax.name(name, ty))
+        raise self.fail(f"the argument {name} is a {ty}", "Pass numbers, arrays, and tuples of those")
+
+    def known_context(self) -> Any:
+        """Return what knows types."""
+        return context()

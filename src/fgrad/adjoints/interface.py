@@ -1,0 +1,305 @@
+"""`differentiate`: a kernel of Numba as a function of arrays and Tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core.registry import CPUDispatcher
+
+from fgrad import locks
+from fgrad.adjoints import emission
+from fgrad.adjoints.programs import Program, Users
+from fgrad.adjoints.syntax import UnsupportedKernelError
+from fgrad.core.tensor import Tensor, bind
+from fgrad.core.trace import Tracer
+from fgrad.numpy.indexing import setitem
+from fgrad.numpy.inplace import check_writable, storable
+
+_making = locks.lock()
+
+
+class Differentiable:
+    """A kernel with derivatives: called like the kernel itself, with arrays, numbers and Tensors.
+
+    Attributes:
+        kernel_to_differentiate: the user's dispatcher.
+    """
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel_to_differentiate = kernel
+        self.__name__ = kernel.py_func.__name__
+        self.__doc__ = kernel.py_func.__doc__
+        self.__wrapped__ = kernel.py_func
+        self._programs: dict[Any, Program] = {}
+        self._last: Program | None = None
+
+    def __repr__(self) -> str:
+        return f"<differentiable kernel {self.__name__}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the kernel; where an argument is a Tensor, results are Tensors."""
+        if kwargs:
+            args = self._bound(args, kwargs)
+        leaves: list[Any] = []
+        structure = _flattened(args, leaves)
+        if not any(x.__class__ is Tensor for x in leaves):
+            return self.kernel_to_differentiate(*args)
+        program, operands = self._prepared(leaves, structure)
+        targets = [x for x, p in zip(leaves, program.function.params, strict=True) if p.written]
+        self._check_targets(leaves, program)
+        outs = bind("kernel.call", *[x if x.__class__ is Tensor else np.asarray(x)[()] for x in operands],
+                    kernel=program)  # fmt: skip
+        returned = len(program.function.returns)
+        news = [storable(new) if x.__class__ is not Tensor else new
+                for x, new in zip(targets, outs[returned:], strict=True)]  # fmt: skip
+        for x, new in zip(targets, news, strict=True):
+            if x.__class__ is Tensor:
+                setitem(x, Ellipsis, new)
+            else:
+                x[...] = new
+        return _rebuilt(getattr(program, "structure", None), outs)
+
+    def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        import inspect  # noqa: PLC0415 -- for few calls
+
+        bound = inspect.signature(self.__wrapped__).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.args
+
+    def _check_targets(self, leaves: Sequence[Any], program: Program) -> None:
+        """Refuse arguments that share memory with one that is written to."""
+        names = [p.name for p in program.function.params]
+        for i, p in enumerate(program.function.params):
+            if not p.written:
+                continue
+            if leaves[i].__class__ is Tensor:
+                check_writable(leaves[i])
+            elif not isinstance(leaves[i], np.ndarray):
+                raise TypeError(
+                    f"{self.__name__} writes to its argument {p.name}, which is a {type(leaves[i]).__name__}: "
+                    "pass an array or Tensor"
+                )
+            for j, other in enumerate(leaves):
+                if i != j and _overlap(leaves[i], other):
+                    raise ValueError(
+                        f"{self.__name__} writes to its argument {names[i]}, which shares memory with its "
+                        f"argument {names[j]}: its derivative takes them for two arrays. Pass a copy of one"
+                    )
+
+    def _prepared(self, leaves: Sequence[Any], structure: Any) -> tuple[Program, list[Any]]:
+        """Return the program for arguments of these types, and its operands."""
+        kinds = [_kind(x) for x in leaves]
+        fixed = tuple((i, x) for i, x in enumerate(leaves) if isinstance(x, bool | int | np.integer | np.bool_))
+        key = (structure, tuple(kinds), fixed)
+        found = self._programs.get(key)
+        if found is None:
+            with _making:
+                found = self._made(structure, kinds, leaves, fixed)
+                self._programs[key] = found
+        self._last = found
+        places = {i for i, _ in fixed}
+        return found, [x for i, x in enumerate(leaves) if i not in places]
+
+    def _made(self, structure: Any, kinds: Sequence[Any], leaves: Sequence[Any], fixed: Any) -> Program:
+        base = self._programs.get((structure, tuple(kinds)))
+        if base is None:
+            types = _argument_types(structure, kinds)
+
+            def build(values: list[Any]) -> list[Any]:
+                return list(_rebuilt_arguments(structure, values))
+
+            base = Users(self.kernel_to_differentiate, types, build)
+            self._programs[structure, tuple(kinds)] = base
+        assert isinstance(base, Users)  # noqa: S101 -- as made above
+        return base.with_fixed(fixed)
+
+    def source(self, kind: str = "vjp", *args: Any) -> str:
+        """Return the source of a derivative, with the user's names and lines.
+
+        Args:
+            kind: "vjp" for the adjoint with respect to all floating arguments, "jvp" for the tangent, "value"
+                for the kernel as derivatives see it.
+            args: arguments, whose types count; those of the last call where there are none.
+
+        Raises:
+            ValueError: there was no call, or the kind is another one.
+        """
+        if args:
+            leaves: list[Any] = []
+            structure = _flattened(args, leaves)
+            program, _ = self._prepared(leaves, structure)
+        elif self._last is not None:
+            program = self._last
+        else:
+            raise ValueError(f"{self.__name__} was not called yet: give `source` arguments as examples")
+        if kind == "value":
+            return emission.written_function(program.function)
+        if kind == "jvp":
+            return emission.written_function(program.tangent.function)
+        if kind == "vjp":
+            wrt = tuple(i for i, p in enumerate(program.operands) if p.floating)
+            return program.adjoint_source(wrt, tuple(program.floating_outputs), f"{self.__name__}_vjp")
+        raise ValueError(f'source is "vjp", "jvp" or "value", not {kind!r}')
+
+
+def _flattened(x: Any, leaves: list[Any]) -> Any:
+    """Return the structure of nested tuples, with their leaves appended to a list."""
+    if x is None:
+        return None
+    if isinstance(x, tuple):
+        return (type(x), *[_flattened(part, leaves) for part in x])
+    leaves.append(x)
+    return 0
+
+
+def _unflattened(structure: Any, values: Any) -> Any:
+    if structure is None:
+        return None
+    if structure == 0:
+        return next(values)
+    kind, *parts = structure
+    items = [_unflattened(p, values) for p in parts]
+    return tuple(items) if kind is tuple else kind(*items)
+
+
+def _rebuilt_arguments(structure: Any, values: Sequence[Any]) -> tuple[Any, ...]:
+    found: tuple[Any, ...] = _unflattened(structure, iter(values))
+    return found
+
+
+def _argument_types(structure: Any, kinds: Sequence[Any]) -> list[Any]:
+    from numba.core import types  # noqa: PLC0415 -- beside its one use
+
+    def typed(x: Any, it: Any) -> Any:
+        if x is None:
+            return types.none
+        if x == 0:
+            return next(it)
+        kind, *parts = x
+        items = [typed(p, it) for p in parts]
+        return types.Tuple(items) if kind is tuple else types.BaseTuple.from_types(items, kind)
+
+    it = iter(kinds)
+    return [typed(part, it) for part in structure[1:]]
+
+
+def _rebuilt(structure: Any, outs: Sequence[Any]) -> Any:
+    if structure is None:
+        return None
+    if isinstance(structure, tuple):
+        return tuple([_rebuilt(part, outs) for part in structure])
+    return outs[structure]
+
+
+def _kind(x: Any) -> Any:
+    """Return Numba's type of an argument; of a Tensor that of its value."""
+    if x.__class__ is Tensor:
+        value = x._value
+        if isinstance(value, Tracer) or not isinstance(value, np.ndarray | np.generic):
+            aval_dtype, ndim = np.dtype(x.dtype), len(x.shape)
+            base = numba.from_dtype(aval_dtype)
+            return numba.types.Array(base, ndim, "C") if ndim else base
+        x = value if value.ndim else value[()]
+    if isinstance(x, np.ndarray):
+        base = numba.from_dtype(x.dtype)
+        order = "F" if x.flags.f_contiguous and not x.flags.c_contiguous else "C"
+        return numba.types.Array(base, x.ndim, order) if x.ndim else base
+    return numba.typeof(x)
+
+
+def _root(x: Any) -> Any:
+    while x._base is not None:
+        base = x._base
+        x = base[0] if isinstance(base, tuple) else base.base
+    return x
+
+
+def _overlap(x: Any, y: Any) -> bool:
+    if x.__class__ is Tensor and y.__class__ is Tensor:
+        if _root(x) is not _root(y):
+            return False
+        x, y = x._value, y._value
+        if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray):
+            return True
+        return bool(np.shares_memory(x, y))
+    if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+        return bool(np.may_share_memory(x, y) and np.shares_memory(x, y))
+    return False
+
+
+def differentiate(kernel: Callable[..., Any]) -> Differentiable:
+    """Return a kernel of Numba as a function of arrays and Tensors, with derivatives of every order.
+
+    The kernel stays as it is, and is what runs; its derivatives are written from its source, statement by
+    statement, and compiled by Numba: about as fast as the kernel itself. Arguments that it writes to are
+    outputs: a Tensor has its new value afterwards, as after `x[i] = v`.
+
+    Args:
+        kernel: what `numba.njit` returns; or a function decorated twice, this one outside.
+
+    Returns:
+        A function of the same arguments: arrays, numbers, and tuples of those. It calls the kernel where none
+        is a Tensor.
+
+    Raises:
+        TypeError: it is no kernel of Numba.
+        UnsupportedKernelError: at the first call with Tensors, where the kernel holds what has no derivative;
+            the message names file and line.
+
+    Derivative:
+        That of the statements which run: `int(x)`, comparisons and indices are constants.
+
+    Example:
+        >>> import fgrad, numba
+        >>> import numpy as np
+        >>> @fgrad.differentiate
+        ... @numba.njit
+        ... def energy(x):
+        ...     total = 0.0
+        ...     for i in range(1, len(x)):
+        ...         total += (x[i] - x[i - 1]) ** 2
+        ...     return total
+        >>> fgrad.grad(energy)(np.array([0.0, 1.0, 3.0]))
+        array([-2., -2.,  4.])
+    """
+    if isinstance(kernel, Differentiable):
+        return kernel
+    if not isinstance(kernel, CPUDispatcher):
+        raise TypeError(
+            f"differentiate takes what numba.njit returns, not a {type(kernel).__name__}: decorate the "
+            "function with @numba.njit, or use fgrad.kernel, which does it"
+        )
+    return Differentiable(kernel)
+
+
+def kernel(fun: Callable[..., Any]) -> Differentiable:
+    """Return a function of loops over elements, compiled by Numba, with derivatives of every order.
+
+    Args:
+        fun: a Python function of arrays and numbers that Numba compiles.
+
+    Returns:
+        What `differentiate` returns for it.
+
+    Raises:
+        UnsupportedKernelError: as there.
+
+    Example:
+        >>> import fgrad
+        >>> import numpy as np
+        >>> @fgrad.kernel
+        ... def horner(c, x):
+        ...     total = 0.0
+        ...     for i in range(len(c) - 1, -1, -1):
+        ...         total = total * x + c[i]
+        ...     return total
+        >>> fgrad.grad(horner, argnums=1)(np.array([1.0, 2.0, 3.0]), 2.0)
+        np.float64(14.0)
+    """
+    return differentiate(numba.njit(fun))
+
+
+__all__ = ["Differentiable", "UnsupportedKernelError", "differentiate", "kernel"]

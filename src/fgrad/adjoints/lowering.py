@@ -1,0 +1,706 @@
+"""From the source of a kernel to the language of `syntax`, for arguments of certain types."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numba.core import types
+from numba.core.registry import CPUDispatcher
+
+from fgrad.adjoints import syntax
+from fgrad.adjoints.arrays import Arrays
+from fgrad.adjoints.jumps import RESULT, RETURNED, without_jumps
+from fgrad.adjoints.syntax import (
+    Alloc,
+    Assign,
+    For,
+    Function,
+    If,
+    Param,
+    Raise,
+    Stmt,
+    Store,
+    UnsupportedKernelError,
+    View,
+    While,
+)
+from fgrad.adjoints.values import (
+    Array,
+    Group,
+    Lazy,
+    Lost,
+    Scalar,
+    Static,
+    Value,
+    unified,
+)
+
+PASSES = 20  # over a kernel, until the types of its variables are known
+
+
+class Source:
+    """The text of a function, and what its free names stand for."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function, self.name = function, function.__name__
+        self.file = inspect.getsourcefile(function) or "?"
+        try:
+            lines, first = inspect.getsourcelines(function)
+        except (OSError, TypeError):
+            raise UnsupportedKernelError(
+                f"the source of {self.name} is not to be found, and its derivative is made from it: define "
+                "it in a file or a notebook cell"
+            ) from None
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+        found = tree.body[0]
+        if not isinstance(found, ast.FunctionDef):
+            raise UnsupportedKernelError(f"{self.file}:{first}: write the kernel as a function with `def`")
+        ast.increment_lineno(found, first - 1)
+        self.tree = found
+        closure = inspect.getclosurevars(function)
+        self.names = {**vars(builtins), **function.__globals__, **closure.nonlocals}
+        self.first = first
+
+
+_sources: dict[Any, Source] = {}
+
+
+def source_of(function: Callable[..., Any]) -> Source:
+    """Return the source of a function; it is read once."""
+    code = function.__code__
+    if function.__closure__ or code not in _sources:
+        made = Source(function)
+        if function.__closure__:
+            return made
+        _sources[code] = made
+    return _sources[code]
+
+
+class Scope:
+    """One function while it is lowered: what its names stand for."""
+
+    def __init__(self, source: Source, suffix: str) -> None:
+        self.source, self.suffix = source, suffix
+        self.names: dict[str, Value] = {}
+        self.body = without_jumps(source.tree)
+        self.stores = Counter(stored_names(self.body))
+        self.assigned = set(self.stores)
+        self.result: Value = Static(None)
+
+
+class Lowering(Arrays):
+    """One pass over a kernel; passes are repeated until the types of variables stay as they are."""
+
+    def __init__(self, types_before: dict[str, Any], carried: dict[int, set[str]]) -> None:
+        self.known, self.carried = types_before, carried
+        self.types: dict[str, Any] = {}
+        self.constants: dict[str, Any] = {}
+        self.used: set[str] = {"np", "math"}
+        self.out: list[Stmt] = []
+        self.scopes: list[Scope] = []
+        self.again = False
+        self.loops: set[str] = set()  # variables of loops around
+        self.line = 0
+        self.stale: dict[str, str] = {}
+
+    # ---- names and types ----------------------------------------------------------------------------
+
+    @property
+    def scope(self) -> Scope:
+        """The function that is lowered."""
+        return self.scopes[-1]
+
+    def fail(self, what: str, remedy: str) -> UnsupportedKernelError:
+        """Return the error for what has no derivative, at the current line."""
+        source = self.scope.source
+        return UnsupportedKernelError(f"{source.file}:{self.line}: in {source.name}, {what}. {remedy}")
+
+    def fresh(self, base: str) -> str:
+        """Return a name that nobody has."""
+        name, k = base, 1
+        while name in self.used or name in {"np", "math"}:
+            k += 1
+            name = f"{base}_{k}"
+        self.used.add(name)
+        return name
+
+    def declare(self, name: str, ty: Any) -> None:
+        """Note what a variable holds, here or elsewhere."""
+        ty = types.unliteral(ty)
+        before = self.types.get(name)
+        if before is None:
+            self.types[name] = ty
+            return
+        joined = unified(before, ty)
+        if joined is None:
+            raise self.fail(f"{name} holds values of types {before} and {ty}", "Give them two names")
+        self.types[name] = joined
+
+    def scalar(self, name: str) -> Scalar:
+        """Return a scalar variable; its type is that of the pass before."""
+        ty = self.types.get(name)
+        before = self.known.get(name)
+        if before is not None:
+            ty = before if ty is None else unified(before, ty) or ty
+        return Scalar(syntax.name(name, types.intp if ty is None else ty))
+
+    def assign(self, name: str, value: Any) -> None:
+        """Emit an assignment of an expression to a scalar."""
+        self.declare(name, value.ty)
+        self.out.append(Assign(name, value, self.line))
+
+    def kept(self, x: Value, base: str = "t") -> Value:
+        """Return a value that later writes do not change."""
+        if isinstance(x, Scalar):
+            if isinstance(x.node, ast.Constant):
+                return x
+            name = self.fresh(base)
+            self.assign(name, x.node)
+            return self.scalar(name)
+        if isinstance(x, Group):
+            return Group([self.kept(i, base) for i in x.items], x.fields)
+        return self.materialised(x) if isinstance(x, Lazy) else x
+
+    def stable(self, node: Any, base: str = "n") -> Any:
+        """Return an expression whose value stays what it is as long as the block runs."""
+        if isinstance(node, ast.Constant):
+            return node
+        if isinstance(node, ast.Name) and node.id not in self.changing():
+            return node
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
+            return node
+        name = self.fresh(base)
+        self.assign(name, node)
+        return self.scalar(name).node
+
+    # ---- functions ----------------------------------------------------------------------------------
+
+    def inline(self, function: Callable[..., Any], args: Sequence[Value], keywords: dict[str, Value]) -> Value:
+        """Return what a call of another kernel gives: its statements take the place of the call."""
+        source = source_of(function)
+        if any(s.source.function.__code__ is function.__code__ for s in self.scopes):
+            raise self.fail(f"{source.name} calls itself", "Write the recursion as a loop")
+        if len(self.scopes) > 30:
+            raise self.fail("calls are nested too deeply", "Write the recursion as a loop")
+        scope = Scope(source, source.name)
+        bound = self.bind(source, function, args, keywords)
+        line = self.line
+        self.scopes.append(scope)
+        depth, self.depth = self.depth, 0
+        for name, value in bound.items():
+            value = value if isinstance(value, Array) else self.kept(value, name)
+            if isinstance(value, Scalar) and name in scope.assigned:
+                inner = self.fresh(name)
+                self.assign(inner, value.node)
+                value = self.scalar(inner)
+            scope.names[name] = value
+        self.block(scope.body)
+        self.scopes.pop()
+        self.line, self.depth = line, depth
+        return scope.result
+
+    def bind(
+        self, source: Source, function: Callable[..., Any], args: Sequence[Value], keywords: dict[str, Value]
+    ) -> dict[str, Value]:
+        """Return arguments by the names of parameters."""
+        signature = inspect.signature(function)
+        try:
+            bound = signature.bind(*args, **keywords)
+        except TypeError as error:
+            raise self.fail(f"the call of {source.name} does not fit: {error}", "Call it by its signature") from None
+        for p in signature.parameters.values():
+            if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+                raise self.fail(f"{source.name} takes any number of arguments", "Name its parameters")
+            if p.name not in bound.arguments:
+                bound.arguments[p.name] = self.static(p.default)
+        return {name: bound.arguments[name] for name in signature.parameters}
+
+    # ---- statements ---------------------------------------------------------------------------------
+
+    def block(self, stmts: Sequence[ast.stmt]) -> None:
+        """Lower statements one after the other."""
+        for s in stmts:
+            self.line = getattr(s, "lineno", self.line)
+            method = getattr(self, f"on_{type(s).__name__}", None)
+            if method is None:
+                raise self.fail(
+                    f"`{ast.unparse(s).splitlines()[0]}` has no derivative here",
+                    "Kernels hold assignments, loops, conditions, and calls of functions of numbers and arrays",
+                )
+            method(s)
+
+    def inside(self, stmts: Sequence[ast.stmt]) -> list[Stmt]:
+        """Return the statements of a block of its own."""
+        outer, self.out = self.out, []
+        try:
+            self.block(stmts)
+            return self.out
+        finally:
+            self.out = outer
+
+    def on_Pass(self, s: ast.Pass) -> None:  # noqa: D102, N802
+        del s
+
+    def on_Expr(self, s: ast.Expr) -> None:  # noqa: D102, N802
+        if isinstance(s.value, ast.Constant):
+            return
+        if isinstance(s.value, ast.Call) and isinstance(s.value.func, ast.Name) and s.value.func.id == "print":
+            return
+        self.expr(s.value)
+
+    def on_Raise(self, s: ast.Raise) -> None:  # noqa: D102, N802
+        self.out.append(Raise(s, s.lineno))
+
+    def on_Assert(self, s: ast.Assert) -> None:  # noqa: D102, N802
+        del s  # the kernel has run before its derivative does
+
+    def on_AnnAssign(self, s: ast.AnnAssign) -> None:  # noqa: D102, N802
+        if s.value is not None:
+            self.store_to(s.target, self.expr(s.value))
+
+    def on_Assign(self, s: ast.Assign) -> None:  # noqa: D102, N802
+        value = self.expr(s.value)
+        if len(s.targets) > 1:
+            value = self.kept(value)
+        for target in s.targets:
+            self.store_to(target, value)
+
+    def on_AugAssign(self, s: ast.AugAssign) -> None:  # noqa: D102, N802
+        read: Any = ast.copy_location(
+            {ast.Name: lambda t: ast.Name(t.id, ast.Load())}.get(type(s.target), lambda t: t)(s.target), s
+        )
+        if isinstance(s.target, ast.Subscript):
+            base = self.expr(s.target.value)
+            index = self.indices(s.target.slice)
+            here = self.indexed(base, index)
+            value = self.binary(type(s.op), here, self.expr(s.value))
+            if isinstance(here, Array):
+                self.fill(here, value)
+            else:
+                self.put(base, index, value)
+            return
+        here = self.expr(read)
+        value = self.binary(type(s.op), here, self.expr(s.value))
+        if isinstance(here, Array):
+            self.fill(here, value)
+        else:
+            self.store_to(s.target, value)
+
+    def store_to(self, target: ast.expr, value: Value) -> None:
+        """Assign a value to a target."""
+        if isinstance(target, ast.Name):
+            self.bind_name(target.id, value)
+        elif isinstance(target, ast.Tuple | ast.List):
+            self.unpack(target, value)
+        elif isinstance(target, ast.Subscript):
+            self.put(self.expr(target.value), self.indices(target.slice), value)
+        else:
+            raise self.fail(
+                f"`{ast.unparse(target)}` is written to", "Write to variables and to elements of arrays"
+            )
+
+    def unpack(self, target: ast.Tuple | ast.List, value: Value) -> None:
+        """Assign to several targets at once."""
+        if isinstance(value, Array | Lazy):
+            value = self.rows(value, len(target.elts))
+        if not isinstance(value, Group) or len(value.items) != len(target.elts):
+            raise self.fail(f"`{ast.unparse(target)}` is assigned no tuple of its length", "Name the parts")
+        exchanged = [v for v in value.items if isinstance(v, Array)]
+        names = [t.id for t in target.elts if isinstance(t, ast.Name)]
+        kept: list[Value] = []
+        for t, v in zip(target.elts, value.items, strict=True):
+            carried = isinstance(t, ast.Name) and t.id in self.carried_here
+            if isinstance(v, Array) and carried and len(exchanged) > 1 and len(names) > 1:
+                kept.append(self.copied(v))  # arrays change places
+            else:
+                kept.append(v if isinstance(v, Scalar) and len(target.elts) == 1 else self.kept(v))
+        for t, v in zip(target.elts, kept, strict=True):
+            self.store_to(t, v)
+
+    @property
+    def carried_here(self) -> set[str]:
+        """The names of arrays that loops around bind anew."""
+        return getattr(self.scope, "carried", set())
+
+    def bind_name(self, name: str, value: Value) -> None:
+        """Let a name stand for a value."""
+        if name == RESULT:
+            self.keep_result(value)
+            return
+        before = self.scope.names.get(name)
+        if isinstance(value, Scalar):
+            if isinstance(before, Array):
+                raise self.fail(f"{name} is an array and then a number", "Give them two names")
+            if not isinstance(before, Scalar) or not isinstance(before.node, ast.Name) or (
+                before.node.id in self.loops
+            ):
+                inner = self.variable(name)
+            else:
+                inner = before.node.id
+            self.assign(inner, value.node)
+            self.scope.names[name] = self.scalar(inner)
+            return
+        if isinstance(before, Array) and name in self.carried_here:
+            self.rebind(name, before, value)
+            return
+        if isinstance(value, Lazy):
+            value = self.materialised(value, name)
+        self.scope.names[name] = self.kept(value, name) if isinstance(value, Group) else value
+
+    def variable(self, name: str) -> str:
+        """Return the name of the scalar that a name of this function is."""
+        table: dict[str, str] = self.scope.__dict__.setdefault("variables", {})
+        if name not in table:
+            table[name] = self.fresh(name)
+        return table[name]
+
+    def keep_result(self, value: Value) -> None:
+        """Note what the function returns."""
+        if isinstance(value, Lazy):
+            value = self.materialised(value, "result")
+        before = self.scope.result
+        if isinstance(value, Group):
+            parts = before.items if isinstance(before, Group) else [None] * len(value.items)
+            if len(parts) != len(value.items):
+                raise self.fail("returned tuples differ in length", "Return tuples of one length")
+            items = [self.kept_result(p, v) for p, v in zip(parts, value.items, strict=True)]
+            self.scope.result = Group(items, value.fields)
+        else:
+            self.scope.result = self.kept_result(before, value)
+
+    def kept_result(self, before: Any, value: Value) -> Value:
+        """Return the variable of one returned value."""
+        if isinstance(value, Static) and value.value is None:
+            return value
+        if isinstance(value, Lazy):
+            value = self.materialised(value, "result")
+        if isinstance(value, Array):
+            if isinstance(before, Array) and before.name != value.name:
+                raise self.fail(
+                    "arrays are returned from several places", "Write into one array, and return it at the end"
+                )
+            if self.depth:
+                raise self.fail("an array is returned from inside a loop or branch", "Return it at the end")
+            return value
+        if not isinstance(value, Scalar):
+            raise self.fail("what it returns is no number, array, or tuple of those", "Return those")
+        if isinstance(before, Scalar):
+            self.assign(before.node.id, value.node)
+            return self.scalar(before.node.id)
+        inner = self.fresh("result")
+        self.assign(inner, value.node)
+        return self.scalar(inner)
+
+    depth = 0  # of blocks
+
+    def branch(self, stmts: Sequence[ast.stmt]) -> tuple[list[Stmt], dict[str, Value]]:
+        """Return a block and what names stand for behind it."""
+        before = dict(self.scope.names)
+        self.depth += 1
+        try:
+            body = self.inside(stmts)
+        finally:
+            self.depth -= 1
+        after, self.scope.names = self.scope.names, before
+        return body, after
+
+    def on_If(self, s: ast.If) -> None:  # noqa: D102, N802
+        value = self.expr(s.test)
+        if isinstance(value, Static | Group):
+            known = value.value if isinstance(value, Static) else value.items
+            self.block(s.body if known else s.orelse)
+            return
+        test = self.truth(value).node
+        constant = test.value if isinstance(test, ast.Constant) else None
+        if constant is not None:
+            self.block(s.body if constant else s.orelse)
+            return
+        if not isinstance(test, ast.Name) or test.id in self.changing():
+            held = self.fresh("c")
+            self.assign(held, test)
+            test = self.scalar(held).node
+        line = self.line
+        body, after = self.branch(s.body)
+        orelse, other = self.branch(s.orelse)
+        self.scope.names = self.merged(after, other, line)
+        self.out.append(If(test, body, orelse, line))
+
+    def changing(self) -> set[str]:
+        """Return variables that may change while a block runs: the source assigns them more than once."""
+        table: dict[str, str] = self.scope.__dict__.get("variables", {})
+        return {inner for name, inner in table.items() if self.scope.stores.get(name, 0) != 1}
+
+    def merged(self, one: dict[str, Value], other: dict[str, Value], line: int) -> dict[str, Value]:
+        """Return what names stand for behind two branches."""
+        found: dict[str, Value] = {}
+        for name in {**one, **other}:
+            x, y = one.get(name), other.get(name)
+            if x is y or _same(x, y):
+                found[name] = x or y  # type: ignore[assignment]
+            elif isinstance(x, Scalar) and isinstance(y, Scalar):
+                inner = self.variable(name)
+                if not all(isinstance(v.node, ast.Name) and v.node.id == inner for v in (x, y)):
+                    found[name] = Lost(f"{name} comes from two places at line {line}")
+                else:
+                    found[name] = self.scalar(inner)
+            elif x is None or y is None:
+                v = x or y
+                found[name] = v if isinstance(v, Scalar | Static) else Lost(  # type: ignore[assignment]
+                    f"the array {name} is made in one branch, or in a loop, at line {line}"
+                )
+            else:
+                found[name] = Lost(f"{name} stands for different arrays or tuples behind line {line}")
+        return found
+
+    # ---- loops --------------------------------------------------------------------------------------
+
+    def on_For(self, s: ast.For) -> None:  # noqa: D102, N802
+        if s.orelse:
+            raise self.fail("a loop has an `else`", "Use a flag")
+        target, made = self.iteration(s.iter)
+        if target == "static":
+            for value in made:
+                self.store_to(s.target, value)
+                if getattr(s, "until", ()):
+                    raise self.fail("a loop over a tuple is left early", "Loop over a range")
+                self.block(s.body)
+            return
+        start, stop, step, at = made
+        start, stop, step = (self.stable(self.integer(n)) for n in (start, stop, step))
+        name = s.target.id if isinstance(s.target, ast.Name) and at is None else ""
+        free = name and not self.escapes(name, s)
+        var = self.fresh(name or "k")
+        self.types[var] = types.intp
+        element = [] if free else [(s.target, at)]
+        until = tuple(self.flag(f) for f in getattr(s, "until", ()))
+        count = ""
+        if until:
+            count = self.fresh("turns")
+            self.assign(count, syntax.constant(0))
+
+        def before() -> None:
+            if free:
+                self.scope.names[name] = Scalar(syntax.name(var, types.intp))
+            if count:
+                more = ast.BinOp(ast.Name(count, ast.Load()), ast.Add(), ast.Constant(1))
+                self.assign(count, syntax.typed(more, types.intp))
+            for t, get in element:
+                k = Scalar(syntax.name(var, types.intp))
+                self.store_to(t, k if get is None else get(k.node))
+
+        self.loops.add(var)
+        body = self.loop_body(s, before)
+        self.loops.discard(var)
+        self.out.append(For(var, start, stop, step, body, s.lineno, until, count))
+
+    def escapes(self, name: str, loop: ast.For) -> bool:
+        """Return whether the variable of a loop is more than that: assigned, or read behind it."""
+        if name in stored_names(self.scope.body, loops=False):
+            return True
+        inside = {id(n) for f in _loops(self.scope.body, name) for n in ast.walk(f)}
+        nested = any(n is not loop for n in _loops(loop.body, name))
+        reads = (n for t in self.scope.body for n in ast.walk(t) if isinstance(n, ast.Name) and n.id == name)
+        return nested or any(id(n) not in inside for n in reads)
+
+    def on_While(self, s: ast.While) -> None:  # noqa: D102, N802
+        if s.orelse:
+            raise self.fail("a loop has an `else`", "Use a flag")
+        until = tuple(self.flag(f) for f in getattr(s, "until", ()))
+        count = self.fresh("turns")
+        self.assign(count, syntax.constant(0))
+        more = syntax.typed(ast.BinOp(ast.Name(count, ast.Load()), ast.Add(), ast.Constant(1)), types.intp)
+        outer, self.out = self.out, []
+        test = self.truth(self.expr(s.test)).node
+        emitted, self.out = self.out, outer
+        if not emitted:
+            body = self.loop_body(s, lambda: self.assign(count, more))
+            self.out.append(While(test, body, s.lineno, count, until))
+            return
+        flag = self.fresh("left")
+        self.assign(flag, syntax.constant(value=False))
+
+        def before() -> None:
+            self.assign(count, more)
+
+        def guarded() -> None:
+            found = self.truth(self.expr(s.test)).node
+            held = self.fresh("c")
+            self.assign(held, found)
+            body, after = self.branch(s.body)
+            outer, self.out = self.out, []
+            self.assign(flag, syntax.constant(value=True))
+            left, self.out = self.out, outer
+            self.out.append(If(self.scalar(held).node, body, left, s.lineno))
+            self.scope.names = self.merged(after, dict(self.scope.names), s.lineno)
+
+        body = self.loop_body(s, before, guarded)
+        always = syntax.constant(value=True)
+        self.out.append(While(always, body, s.lineno, count, (*until, flag)))
+
+    def flag(self, name: str) -> str:
+        """Return the scalar of a flag."""
+        return self.variable(name)
+
+    def loop_body(
+        self, s: Any, before: Callable[[], None], body: Callable[[], None] | None = None
+    ) -> list[Stmt]:
+        """Return the block of a loop; arrays that it binds anew are copied to buffers before it."""
+        names = self.carried.setdefault(self.key(s), set())
+        own = {n for n in names if isinstance(self.scope.names.get(n), Array)}
+        for n in sorted(own):
+            array: Any = self.scope.names[n]
+            self.scope.names[n] = self.copied(array, n)
+        outer_carried = self.carried_here
+        self.scope.__dict__["carried"] = outer_carried | own
+        start = dict(self.scope.names)
+
+        def all_of_it() -> None:
+            before()
+            if body is not None:
+                body()
+            else:
+                self.block(s.body)
+
+        outer, self.out = self.out, []
+        self.depth += 1
+        try:
+            all_of_it()
+            made = self.out
+        finally:
+            self.out = outer
+            self.depth -= 1
+        after = self.scope.names
+        for n, x in start.items():
+            y = after.get(n)
+            if isinstance(x, Array) and isinstance(y, Array) and x.name != y.name and n not in names:
+                names.add(n)
+                self.again = True
+        self.scope.names = self.merged(start, after, s.lineno)
+        self.scope.__dict__["carried"] = outer_carried
+        return made
+
+    def key(self, s: Any) -> int:
+        """Return what tells a loop from others, in every pass."""
+        text = "/".join(f"{scope.source.name}" for scope in self.scopes)
+        return hash((text, s.lineno, s.col_offset, self.count_key(text, s)))
+
+    def count_key(self, text: str, s: Any) -> int:
+        """Return how often a loop was met before in this pass."""
+        table: dict[Any, int] = self.__dict__.setdefault("met", {})
+        k = table[text, s.lineno, s.col_offset] = table.get((text, s.lineno, s.col_offset), 0) + 1
+        return k
+
+
+def _same(x: Any, y: Any) -> bool:
+    if isinstance(x, Scalar) and isinstance(y, Scalar):
+        return isinstance(x.node, ast.Name) and isinstance(y.node, ast.Name) and x.node.id == y.node.id
+    if isinstance(x, Array) and isinstance(y, Array):
+        return x.name == y.name
+    return isinstance(x, Static) and isinstance(y, Static) and x.value is y.value
+
+
+def stored_names(stmts: Sequence[ast.stmt], *, loops: bool = True) -> Iterator[str]:
+    """Yield a name for each place where it is assigned; without `loops`, not where loops do so."""
+    nodes = [n for s in stmts for n in ast.walk(s)]
+    skipped = set() if loops else {id(n.target) for n in nodes if isinstance(n, ast.For)}
+    for n in nodes:
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and id(n) not in skipped:
+            yield n.id
+
+
+def _loops(stmts: Sequence[ast.stmt], name: str) -> list[ast.For]:
+    nodes = (n for s in stmts for n in ast.walk(s))
+    return [n for n in nodes if isinstance(n, ast.For) and isinstance(n.target, ast.Name) and n.target.id == name]
+
+
+# ---- the whole kernel -------------------------------------------------------------------------------------
+
+
+def lowered(function: Callable[..., Any], argument_types: Sequence[Any]) -> tuple[Function, Any]:
+    """Return a kernel for arguments of certain types, and the structure of what it returns.
+
+    Args:
+        function: a Python function, or a dispatcher of Numba.
+        argument_types: Numba's types, one a parameter.
+
+    Raises:
+        UnsupportedKernelError: it holds what has no derivative here.
+    """
+    options: dict[str, Any] = {}
+    if isinstance(function, CPUDispatcher):
+        given = function.targetoptions
+        options = {k: given[k] for k in ("fastmath", "error_model", "boundscheck") if given.get(k)}
+        function = function.py_func
+    known: dict[str, Any] = {}
+    carried: dict[int, set[str]] = {}
+    for _ in range(PASSES):
+        work = Lowering(known, carried)
+        try:
+            made = _one_pass(work, function, argument_types, options)
+        except UnsupportedKernelError:
+            if not work.again:
+                raise
+            continue
+        if not work.again and work.types == known:
+            return made
+        known = work.types
+    raise UnsupportedKernelError(f"the types of the variables of {function.__name__} cannot be found")
+
+
+def _one_pass(
+    work: Lowering, function: Callable[..., Any], argument_types: Sequence[Any], options: dict[str, Any]
+) -> tuple[Function, Any]:
+    source = source_of(function)
+    scope = Scope(source, source.name)
+    work.scopes.append(scope)
+    work.line = source.first
+    params: list[Param] = []
+    names = list(inspect.signature(function).parameters)
+    if len(names) != len(argument_types):
+        raise work.fail(f"it takes {len(names)} arguments, not {len(argument_types)}", "Name its parameters")
+    for name, ty in zip(names, argument_types, strict=True):
+        work.used.add(name)
+        scope.names[name] = work.parameter(name, ty, params)
+    for name in names:
+        value = scope.names[name]
+        if name in scope.assigned and isinstance(value, Scalar):
+            inner = work.variable(name) if name not in work.used else work.fresh(f"{name}_now")
+            scope.__dict__.setdefault("variables", {})[name] = inner
+            work.assign(inner, value.node)
+            scope.names[name] = work.scalar(inner)
+    work.block(scope.body)
+    result = scope.result
+    returns: list[str] = []
+    structure = _flat(work, result, returns)
+    if RETURNED in work.types:
+        pass
+    made = Function(
+        source.name, params, work.out, returns, work.types, work.constants, options, source.file
+    )
+    roots = syntax.families(made)
+    written = {roots[s.array] for s in syntax.walk(made.body) if isinstance(s, Store)}
+    for p in params:
+        p.written = p.name in written
+    return made, structure
+
+
+def _flat(work: Lowering, value: Value, names: list[str]) -> Any:
+    """Return the structure of a result: None, a place among the names, or a tuple of those."""
+    if isinstance(value, Static) and value.value is None:
+        return None
+    if isinstance(value, Group):
+        return tuple([_flat(work, v, names) for v in value.items])
+    if isinstance(value, Scalar) and not isinstance(value.node, ast.Name):
+        value = work.kept(value, "result")
+    names.append(value.node.id if isinstance(value, Scalar) else value.name)  # type: ignore[union-attr]
+    return len(names) - 1
+
+
+__all__ = ["Alloc", "Lowering", "View", "lowered", "np"]

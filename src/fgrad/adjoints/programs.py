@@ -1,0 +1,212 @@
+"""Kernels for arguments of certain types, as functions of arrays: values, cotangents, and the tangent kernel."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numba
+import numpy as np
+
+from fgrad import locks
+from fgrad.adjoints import emission, syntax
+from fgrad.adjoints.adjoint import Adjoint
+from fgrad.adjoints.compilation import compiled
+from fgrad.adjoints.lowering import lowered
+from fgrad.adjoints.syntax import Function
+from fgrad.adjoints.tangent import tangent
+from fgrad.backend.devices import on_host
+from fgrad.core.aval import Aval
+
+_own = threading.local()
+_making = locks.lock()
+
+
+def stacks() -> tuple[Any, Any, Any]:
+    """Return the stacks of this thread: of floats, integers and complex numbers."""
+    found: tuple[Any, Any, Any] | None = getattr(_own, "stacks", None)
+    if found is None:
+        found = _own.stacks = (np.empty(1024), np.empty(1024, np.int64), np.empty(16, np.complex128))
+    return found
+
+
+def tangent_places(function: Function) -> list[int]:
+    """Return for every floating output of a function the output of its tangent that goes with it."""
+    kinds, count = function.types, len(function.returns)
+    floating = [n for n in function.returns if syntax.is_floating(kinds[n])]
+    found = [count + k for k in range(len(floating))]
+    written = [p for p in function.params if p.written]
+    start = count + len(floating) + len(written)
+    return found + [start + k for k, _ in enumerate([p for p in written if p.floating])]
+
+
+class Program:
+    """A kernel with types: a pure function from values of its parameters to its outputs.
+
+    Attributes:
+        function: the kernel in the language of `syntax`.
+        fixed: values of parameters that are no operands, by place.
+    """
+
+    def __init__(self, function: Function, fixed: tuple[tuple[int, Any], ...] = ()) -> None:
+        self.function, self.fixed = function, fixed
+        self.adjoints: dict[Any, Callable[..., Any]] = {}
+
+    # ---- its signature ------------------------------------------------------------------------------
+
+    @cached_property
+    def operands(self) -> list[syntax.Param]:
+        """The parameters that are operands."""
+        known = dict(self.fixed)
+        return [p for i, p in enumerate(self.function.params) if i not in known]
+
+    @property
+    def floating_outputs(self) -> list[int]:
+        """The outputs that have derivatives."""
+        kinds = self.function.types
+        return [i for i, n in enumerate(self.function.outputs) if syntax.is_floating(kinds[n])]
+
+    def filled(self, values: Sequence[Any]) -> list[Any]:
+        """Return the values of all parameters."""
+        known, it = dict(self.fixed), iter(values)
+        return [known[i] if i in known else next(it) for i in range(len(self.function.params))]
+
+    def tangent_outputs(self) -> list[int]:
+        """Return for each floating output the output of the tangent that goes with it."""
+        return tangent_places(self.function)
+
+    @cached_property
+    def tangent(self) -> Program:
+        """The program (x, dx) -> (f(x), J dx)."""
+        return Program(tangent(self.function), self.fixed)
+
+    # ---- calls --------------------------------------------------------------------------------------
+
+    @cached_property
+    def primal(self) -> Callable[..., Any]:
+        """The compiled kernel, which writes to its arguments."""
+        return compiled(emission.written_function(self.function, "primal"), "primal", self.function)
+
+    def arguments(self, values: Sequence[Any], *, own: bool) -> list[Any]:
+        """Return values as compiled code takes them; with `own`, arrays that are written to are copies."""
+        found = []
+        for p, v in zip(self.function.params, self.filled(values), strict=True):
+            found.append(_argument(v, p.type, copies=own and p.written))
+        return found
+
+    def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the outputs."""
+        args = self.arguments(values, own=True)
+        returned = self.primal(*args)
+        written = [a for a, p in zip(args, self.function.params, strict=True) if p.written]
+        return tuple([*map(_output, returned), *written])
+
+    def adjoint_source(self, wrt: tuple[int, ...], given: tuple[int, ...], name: str = "adjoint") -> str:
+        """Return the source of the adjoint."""
+        names = [self.operands[i].name for i in wrt]
+        return Adjoint(self.function, names, [self.function.outputs[i] for i in given]).source(name)
+
+    def adjoint(self, wrt: tuple[int, ...], given: tuple[int, ...]) -> Callable[..., Any]:
+        """Return the compiled adjoint with respect to some operands, for cotangents of some outputs."""
+        key = wrt, given
+        found = self.adjoints.get(key)
+        if found is None:
+            with _making:
+                found = compiled(self.adjoint_source(*key), "adjoint", self.function)
+                self.adjoints[key] = found
+        return found
+
+    def pullback(
+        self, values: Sequence[Any], cts: Sequence[Any], wrt: tuple[int, ...], given: tuple[int, ...]
+    ) -> tuple[Any, ...]:
+        """Return the cotangents of operands from those of outputs."""
+        args = self.arguments(values, own=False)
+        kinds = [self.function.types[self.function.outputs[i]] for i in given]
+        held = [_argument(ct, _contiguous(ty)) for ct, ty in zip(cts, kinds, strict=True)]
+        *found, f, i, c = self.adjoint(wrt, given)(*args, *held, *stacks())
+        _own.stacks = f, i, c
+        return tuple([_typed(x, self.operands[k].type) for x, k in zip(found, wrt, strict=True)])
+
+    # ---- shapes -------------------------------------------------------------------------------------
+
+    def shape(self, avals: Sequence[Aval]) -> tuple[Aval, ...]:
+        """Return shapes and dtypes of the outputs.
+
+        Raises:
+            NotImplementedError: the kernel returns an array, whose shape is not known before it runs.
+        """
+        names = [p.name for p in self.operands]
+        found = []
+        for n in self.function.outputs:
+            ty = self.function.types[n]
+            if n in names:
+                found.append(avals[names.index(n)])
+            elif not syntax.is_array(ty):
+                found.append(Aval((), numba.np.numpy_support.as_dtype(ty)))
+            else:
+                raise NotImplementedError(
+                    f"the kernel {self.function.name} returns an array, whose shape is not known before it "
+                    "runs: under jit or eval_shape, pass an array for it to write into"
+                )
+        return tuple(found)
+
+
+class Users(Program):
+    """The user's own kernel."""
+
+    def __init__(self, kernel: Any, kinds: Sequence[Any], build: Callable[[list[Any]], list[Any]]) -> None:
+        function, self.structure = lowered(kernel, kinds)
+        super().__init__(function)
+        self.kernel, self.build = kernel, build
+
+    def with_fixed(self, fixed: tuple[tuple[int, Any], ...]) -> Program:
+        """Return the same program with values for some parameters."""
+        if not fixed:
+            return self
+        made = object.__new__(Users)
+        made.__dict__.update({k: v for k, v in self.__dict__.items() if k not in {"operands", "tangent", "adjoints"}})
+        made.fixed, made.adjoints = fixed, {}
+        return made
+
+    def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the outputs, by the user's own code."""
+        args = self.arguments(values, own=True)
+        returned = self.kernel(*self.build(args))
+        written = [a for a, p in zip(args, self.function.params, strict=True) if p.written]
+        parts = [np.array(x) if any(x is a for a in args) else x for x in _leaves(returned)]
+        return tuple([*map(_output, parts), *written])
+
+
+def _leaves(x: Any) -> list[Any]:
+    if x is None:
+        return []
+    return [leaf for part in x for leaf in _leaves(part)] if isinstance(x, tuple) else [x]
+
+
+def _output(x: Any) -> Any:
+    return x if isinstance(x, np.ndarray) else np.asarray(x)[()]
+
+
+def _contiguous(ty: Any) -> Any:
+    return ty.copy(layout="C") if syntax.is_array(ty) else ty
+
+
+def _argument(v: Any, ty: Any, *, copies: bool = False) -> Any:
+    """Return a value as compiled code for a type takes it."""
+    if v.__class__ is not np.ndarray:
+        v = on_host(v)
+    dtype = numba.np.numpy_support.as_dtype(syntax.element(ty))
+    if not syntax.is_array(ty):
+        return dtype.type(v if not isinstance(v, np.ndarray) else v[()])
+    order = "F" if ty.layout == "F" else "C"
+    if copies:
+        return np.array(v, dtype, order=order)
+    made = np.asarray(v, dtype, order=order)
+    return made if made.flags.writeable and made.flags.aligned else made.copy(order=order)
+
+
+def _typed(x: Any, ty: Any) -> Any:
+    dtype = numba.np.numpy_support.as_dtype(syntax.element(ty))
+    return x if isinstance(x, np.ndarray) else dtype.type(x)

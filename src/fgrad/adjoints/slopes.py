@@ -1,0 +1,277 @@
+"""Slopes of scalar functions in kernels, from the table of atoms."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import builtins
+import math
+import operator
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import types
+
+from fgrad.adjoints import syntax
+from fgrad.adjoints.values import result_type, unified
+from fgrad.expr.atoms import ATOMS
+from fgrad.expr.node import Expr, Operand, var
+
+OPERATIONS = {
+    ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.Pow: "power",
+    ast.Mod: "remainder", ast.FloorDiv: "floor_divide", ast.USub: "negative", ast.UAdd: "positive",
+}  # fmt: skip
+_MATH = {
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "asinh": "arcsinh",
+    "acosh": "arccosh", "atanh": "arctanh", "pow": "power", "fabs": "fabs",
+}  # fmt: skip
+_NUMPY = {"abs": "fabs", "absolute": "fabs", "true_divide": "divide", "mod": "remainder", "conjugate": "conj"}
+_PLAIN = {"abs": "fabs", "max": "maximum", "min": "minimum", "pow": "power"}
+_TEXTS = {
+    "scale": "scale({}, {})", "both": "both({}, {})", "power": "({} ** {})", "reciprocal": "(1 / {})",
+    "sigmoid": "sigmoid({})", "softplus": "softplus({})", "where": "({1} if {0} else {2})",
+    "fabs": "abs({})", "root": "math.sqrt({})", "remainder": "({} % {})", "floor_divide": "({} // {})",
+    "logical_and": "({} and {})", "logical_or": "({} or {})", "logical_not": "(not {})",
+    "logical_xor": "({} != {})",
+}  # fmt: skip
+_NAMES = "sign floor ceil trunc rint exp2 cbrt logaddexp logaddexp2 fmod maximum minimum fmax fmin isfinite"
+_NAMES += " isinf isnan signbit degrees radians heaviside nextafter"
+_TEXTS |= {n: f"np.{n}({', '.join(['{}'] * ATOMS[n].arity)})" for n in _NAMES.split()}
+
+
+@numba.njit(error_model="numpy")
+def scale(ct: Any, slope: Any) -> Any:
+    """Return `ct * slope`, and zero where `ct` is zero even if the slope is infinite or NaN."""
+    return ct * slope if ct != 0 else 0 * ct
+
+
+@numba.njit(error_model="numpy")
+def both(x: Any, y: Any) -> Any:
+    """Return `x * y`, and zero where one of them is zero even if the other is infinite or NaN."""
+    return x * y if x != 0 and y != 0 else 0 * (x if x == 0 else y)
+
+
+@numba.njit(error_model="numpy")
+def sigmoid(x: float) -> float:
+    """Return `1 / (1 + exp(-x))`."""
+    if x >= 0:
+        return 1 / (1 + math.exp(-x))
+    grown = math.exp(x)
+    return grown / (1 + grown)
+
+
+HELPERS = {"scale": scale, "both": both, "sigmoid": sigmoid}
+
+
+def atom_of(node: ast.AST) -> tuple[str, list[Any]] | None:
+    """Return the atom that an expression applies and its operands; "" where there is none in the table."""
+    if isinstance(node, ast.BinOp):
+        if isinstance(node.op, ast.Mult) and syntax.text(node.left) == syntax.text(node.right):
+            return "square", [node.left]
+        return OPERATIONS.get(type(node.op), ""), [node.left, node.right]
+    if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
+        return OPERATIONS.get(type(node.op), ""), [node.operand]
+    if isinstance(node, ast.Call):
+        name = syntax.text(node.func)
+        module, _, short = name.rpartition(".")
+        table = {"math": _MATH, "np": _NUMPY, "": _PLAIN}.get(module, {})
+        found = table.get(short, short)
+        known = module in {"math", "np"} or found in HELPERS or name in _PLAIN
+        if name in _CASTS or (module == "np" and short in _CAST_TYPES):
+            return "cast", list(node.args)
+        if known and (found in ATOMS or found in {"real", "imag", "conj"}):
+            return found, list(node.args)
+        return "", list(node.args)
+    return None
+
+
+_CASTS = {"float", "complex"}
+_CAST_TYPES = {"float32", "float64", "complex64", "complex128", "float_", "asarray"}
+
+
+def derivative(name: str, value: Any, args: list[Any], wrt: int) -> tuple[Any, bool] | None:
+    """Return a slope of an atom as an expression, and whether a zero cotangent wins over it; None: zero."""
+    x = args[wrt]
+    if name in {"add", "positive", "cast"} or (name == "subtract" and not wrt):
+        return None, False  # one
+    if name == "power":
+        exponent = args[1]
+        if not wrt and isinstance(exponent, ast.Constant):
+            return _power(args[0], exponent.value), not isinstance(exponent.value, int) or exponent.value < 1
+        if not wrt and isinstance(getattr(exponent, "ty", None), types.Integer):
+            return _instance(("power", wrt, 2), value, args), True
+    if name == "square":
+        return _power(args[0], 2), False
+    slope = _instance((name, wrt, len(args)), value, args)
+    if isinstance(slope, ast.Constant) and slope.value == 0:
+        return None
+    return slope, ATOMS[name].products[wrt] != "multiply" and name != "divide"
+
+
+def _power(x: Any, n: complex) -> Any:
+    if n == 2:
+        return ast.BinOp(ast.Constant(2.0), ast.Mult(), x)
+    if n == 1:
+        return ast.Constant(1.0)
+    if n == 0:
+        return ast.Constant(0.0)
+    lower = ast.BinOp(x, ast.Pow(), ast.Constant(n - 1)) if n != 3 else ast.BinOp(x, ast.Mult(), x)  # type: ignore[operator]
+    return ast.BinOp(ast.Constant(float(n) if not isinstance(n, complex) else n), ast.Mult(), lower)
+
+
+def _instance(key: tuple[str, int, int], value: Any, args: list[Any]) -> Any:
+    template = _template(key, syntax.is_complex(value.ty))
+    filled = _Filling({"f_": value, **{f"x{i}_": a for i, a in enumerate(args)}})
+    return filled.visit(copy.deepcopy(template))
+
+
+class _Filling(ast.NodeTransformer):
+    def __init__(self, parts: dict[str, Any]) -> None:
+        self.parts = parts
+
+    def visit_Name(self, node: ast.Name) -> Any:  # noqa: N802
+        return self.parts.get(node.id, node)
+
+
+@cache
+def _template(key: tuple[str, int, int], is_complex: bool) -> Any:
+    name, wrt, arity = key
+    atom = ATOMS[name]
+    slope = atom.slopes(var("f_"), *[var(f"x{i}_") for i in range(arity)])[wrt]
+    return ast.parse(_text(slope, is_complex), mode="eval").body
+
+
+def _text(e: Operand, is_complex: bool) -> str:
+    if not isinstance(e, Expr):
+        return repr(float(e))
+    if e.head == "var":
+        return str(e.leaf)
+    if e.head == "const":
+        x = float(e.leaf)
+        return repr(x) if math.isfinite(x) else "np.nan" if math.isnan(x) else f"({'-' * (x < 0)}np.inf)"
+    args = [_text(a, is_complex) for a in e.args]
+    code = _TEXTS.get(e.head, ATOMS[e.head].code)
+    if is_complex and code.startswith("math."):
+        code = f"np.{e.head}({', '.join(['{}'] * len(args))})"
+    return code.format(*args)
+
+
+# ---- types of expressions that were put together ----------------------------------------------------------
+
+
+def annotated(node: Any, kinds: dict[str, Any], constants: dict[str, Any]) -> Any:
+    """Return an expression with its types, and those of all its parts.
+
+    Args:
+        node: made of scalars, elements, operators and calls by name.
+        kinds: of variables.
+        constants: what other names stand for.
+    """
+    if getattr(node, "ty", None) is not None:
+        return node
+    if isinstance(node, ast.Constant):
+        return syntax.constant(node.value, None)
+    if isinstance(node, ast.Name):
+        return syntax.typed(node, kinds[node.id])
+    element = syntax.element_of(node)
+    if element:
+        for i in element[1]:
+            annotated(i, kinds, constants)
+        return syntax.typed(node, kinds[element[0]].dtype)
+    if isinstance(node, ast.Subscript):
+        return syntax.typed(node, types.intp)
+    parts = [annotated(n, kinds, constants) for n in _operands(node)]
+    return syntax.typed(node, _result(node, parts, constants))
+
+
+def _operands(node: Any) -> list[Any]:
+    if isinstance(node, ast.BinOp):
+        node.left, node.right = (_constant(n) for n in (node.left, node.right))
+        return [node.left, node.right]
+    if isinstance(node, ast.UnaryOp):
+        node.operand = _constant(node.operand)
+        return [node.operand]
+    if isinstance(node, ast.Compare):
+        node.left, node.comparators = _constant(node.left), [_constant(n) for n in node.comparators]
+        return [node.left, *node.comparators]
+    if isinstance(node, ast.BoolOp):
+        return list(node.values)
+    if isinstance(node, ast.IfExp):
+        node.body, node.orelse = _constant(node.body), _constant(node.orelse)
+        return [node.test, node.body, node.orelse]
+    if isinstance(node, ast.Call):
+        node.args = [_constant(n) for n in node.args]
+        return list(node.args)
+    if isinstance(node, ast.Attribute):
+        return []
+    raise TypeError(ast.dump(node))
+
+
+def _constant(node: Any) -> Any:
+    if isinstance(node, ast.Constant) and getattr(node, "ty", None) is None:
+        return syntax.constant(node.value)
+    return node
+
+
+def _result(node: Any, parts: list[Any], constants: dict[str, Any]) -> Any:
+    kinds = tuple(p.ty for p in parts)
+    if isinstance(node, ast.Compare | ast.BoolOp) or (
+        isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    ):
+        return types.boolean
+    if isinstance(node, ast.IfExp):
+        return unified(kinds[1], kinds[2])
+    if isinstance(node, ast.Attribute):
+        return types.float64  # np.inf
+    if isinstance(node, ast.Call):
+        return _call_type(_function(syntax.text(node.func), constants), *kinds)
+    return _call_type(_PYTHON[type(node.op)], *kinds)
+
+
+_PYTHON = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.Pow: operator.pow, ast.Mod: operator.mod, ast.FloorDiv: operator.floordiv, ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}  # fmt: skip
+
+
+def _function(name: str, constants: dict[str, Any]) -> Any:
+    if name in HELPERS:
+        return HELPERS[name]
+    if name in constants:
+        return constants[name]
+    found: Any = {"np": np, "math": math}.get(name.partition(".")[0], builtins)
+    for part in name.split(".")[("." in name) :]:
+        found = getattr(found, part)
+    return found
+
+
+@cache
+def _call_type(function: Any, *kinds: Any) -> Any:
+    return result_type(function, *kinds)
+
+
+# ---- parts of expressions ---------------------------------------------------------------------------------
+
+
+def is_zero(node: ast.AST) -> bool:
+    """Return whether an expression is the constant zero."""
+    return isinstance(node, ast.Constant) and node.value == 0
+
+
+def product(x: Any, y: Any) -> Any:
+    """Return `x * y`."""
+    if isinstance(x, ast.Constant) and x.value == 1:
+        return y
+    if isinstance(y, ast.Constant) and y.value == 1:
+        return x
+    return ast.BinOp(x, ast.Mult(), y)
+
+
+def real_part(node: Any) -> Any:
+    """Return the real part of an expression."""
+    return ast.Attribute(node, "real", ast.Load())
+
+

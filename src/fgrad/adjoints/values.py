@@ -1,0 +1,150 @@
+"""What expressions of a kernel are while it is lowered: scalars, arrays, array expressions, tuples, constants."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.core.registry import cpu_target
+
+from fgrad.adjoints import syntax
+
+
+@dataclass(eq=False)
+class Scalar:
+    """An expression of one number."""
+
+    node: Any
+
+    @property
+    def type(self) -> Any:
+        """Numba's type."""
+        return self.node.ty
+
+
+@dataclass(eq=False)
+class Array:
+    """An array that has a name."""
+
+    name: str
+    type: Any
+
+
+@dataclass(eq=False)
+class Lazy:
+    """An array expression, which says what one element is."""
+
+    dims: list[Any]
+    dtype: Any
+    element: Callable[[Sequence[Any]], Any]
+
+
+@dataclass(eq=False)
+class Group:
+    """A tuple."""
+
+    items: list[Value]
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class Static:
+    """A Python object that is known before the kernel runs."""
+
+    value: Any
+
+
+@dataclass(eq=False)
+class Lost:
+    """A name that stands for different things on different ways, and why."""
+
+    why: str
+
+
+Value: TypeAlias = Scalar | Array | Lazy | Group | Static | Lost
+
+
+def context() -> Any:
+    """Return what knows the types of Numba's functions."""
+    found = cpu_target.typing_context
+    found.refresh()
+    return found
+
+
+def result_type(function: Any, *args: Any) -> Any:
+    """Return the type of a call, by Numba.
+
+    Raises:
+        TypeError: Numba knows no such call.
+    """
+    known = context()
+    kind = known.resolve_value_type(function)
+    signature = known.resolve_function_type(kind, args, {})
+    if signature is None:
+        raise TypeError(f"{function!r} of {args}")
+    return types.unliteral(signature.return_type)
+
+
+def unified(x: Any, y: Any) -> Any:
+    """Return the type of a variable that holds values of both types, None where there is none."""
+    return x if x == y else context().unify_types(x, y)
+
+
+def array_type(dtype: Any, ndim: int) -> Any:
+    """Return the type of new arrays."""
+    return types.Array(dtype, ndim, "C")
+
+
+def dtype_of(value: Any) -> Any:
+    """Return the type of elements that a `dtype=` argument names."""
+    if isinstance(value, types.Type):
+        return value
+    return numba.from_dtype(np.dtype(value))
+
+
+def ndim_of(x: Value) -> int:
+    """Return the number of axes."""
+    return x.type.ndim if isinstance(x, Array) else len(x.dims) if isinstance(x, Lazy) else 0
+
+
+def dims_of(x: Array | Lazy) -> list[Any]:
+    """Return the lengths."""
+    return x.dims if isinstance(x, Lazy) else [syntax.dimension(x.name, k) for k in range(x.type.ndim)]
+
+
+def dtype(x: Value) -> Any:
+    """Return the type of elements, or of the number."""
+    return x.dtype if isinstance(x, Lazy) else syntax.element(x.type)  # type: ignore[union-attr]
+
+
+def item(x: Value, index: Sequence[Any]) -> Any:
+    """Return an element of a broadcast operand; a number is its own."""
+    if isinstance(x, Scalar):
+        return x.node
+    assert isinstance(x, Array | Lazy)  # noqa: S101 -- nothing else has elements
+    dims = dims_of(x)
+    used = list(index[len(index) - len(dims) :])
+    used = [syntax.constant(0) if _is_one(d) else i for d, i in zip(dims, used, strict=True)]
+    return x.element(used) if isinstance(x, Lazy) else syntax.load(x.name, used, x.type.dtype)
+
+
+def _is_one(node: Any) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 1
+
+
+def function_name(value: Any) -> str:
+    """Return how kernels call a function of NumPy, `math`, or Python; "" where they do not."""
+    name = getattr(value, "__name__", "")
+    for prefix, module in (("math", math), ("np", np), ("np.linalg", np.linalg)):
+        if getattr(module, name, None) is value:
+            return f"{prefix}.{name}"
+    return name if value in _BUILTINS else ""
+
+
+_BUILTINS = (abs, min, max, int, float, bool, complex, round, pow)
