@@ -14,6 +14,8 @@ import pytest
 
 import fgrad as fg
 
+ROOT = Path(__file__).parents[1]
+
 SCRIPT = """
 import importlib, importlib.abc, importlib.util, json, pkgutil, sys
 
@@ -102,7 +104,7 @@ def test_importing_changes_nothing_that_is_there(found):
 
 
 def test_every_table_that_imports_fill_is_documented(found):
-    page = (Path(__file__).parents[1] / "docs/design/source.md").read_text()
+    page = (ROOT / "docs/design/source.md").read_text()
     listed = re.findall(r"^\| `(\w+(?:\.\w+)*\.[A-Z_]+)` \|", page, re.MULTILINE)
     assert sorted(found[1]) == sorted(listed)
 
@@ -146,3 +148,29 @@ def test_few_modules_of_the_engine_name_a_primitive():
                     found.setdefault(name, set()).add(path.relative_to(source).as_posix())
     assert len(found) > 50
     assert {name: modules for name, modules in found.items() if len(modules) > 3} == {}
+
+
+def layers():
+    """Return the height of each part of the package, as import-linter is told."""
+    text = (ROOT / "pyproject.toml").read_text().partition("layers = [")[2].partition("]")[0]
+    lines = re.findall(r'"([^"]+)"', text)
+    return {part: -k for k, line in enumerate(lines) for part in line.split(" | ")}
+
+
+def test_late_imports_upward_are_documented():
+    """What a module names of fgrad in a text may be imported by it: it lies below, or stands in the list."""
+    source, height, found = Path(fg.__file__).parent, layers(), {}
+    for path in sorted(source.rglob("*.py")):
+        module = path.relative_to(source).as_posix()
+        own = height.get(module.partition("/")[0].removesuffix(".py"))
+        for node in ast.walk(ast.parse(path.read_text())) if own is not None else ():
+            if isinstance(node, ast.Constant) and re.fullmatch(r"fgrad(\.\w+)+", str(node.value)):
+                other = node.value.split(".")[1]
+                if height.get(other, own) > own:
+                    found.setdefault(module, set()).add(other)
+    page = (ROOT / "docs/design/source.md").read_text().partition("## Late imports upward")[2]
+    rows = re.findall(r"^\| `([\w/.]+)` \| (.+?) \|", page, re.MULTILINE)
+    listed = {
+        module: {name.split(".")[0] for name in re.findall(r"`([\w.]+)`", cell)} for module, cell in rows
+    }
+    assert found == listed
