@@ -216,7 +216,7 @@ def assembly(text: str, signature: str, symbol: str) -> str:
         return str(translate.translated(text, module, symbol, *SIGNATURES[signature]))
     except scalars.UntranslatableError as error:
         raise scalars.UntranslatableError(
-            f"{error} in the text of a kernel. This is a mistake of fgrad: please report it with\n\n{text}"
+            f"{error} in the text of a kernel. This is a bug in fgrad: please report it with\n\n{text}"
         ) from None
 
 
@@ -315,8 +315,8 @@ def demand_memory(count: int) -> None:
         mmap.mmap(-1, count).close()
     except (OSError, ValueError, OverflowError):
         raise MemoryError(
-            f"compiling takes {count / 2**20:.0f} MiB, which this process cannot have. Give it more memory, "
-            "or cut the function into smaller ones that are compiled on their own"
+            f"compiling takes {count / 2**20:.0f} MiB, which this process cannot allocate. Give it more "
+            "memory, or cut the function into smaller ones that are compiled on their own"
         ) from None
 
 
