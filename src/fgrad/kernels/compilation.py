@@ -240,12 +240,12 @@ def _improve(module: Any, *, thorough: bool) -> None:
     from llvmlite import binding  # noqa: PLC0415 -- late, as above
 
     # it calls vector functions by the usual convention, but those of `vector.libm` have one of their own
-    straight = not any(f.name.startswith("fgrad_libm_") for f in module.functions)
-    free = _builders.setdefault((store.processor(), straight), [])
+    slp = not any(f.name.startswith("fgrad_libm_") for f in module.functions)
+    free = _builders.setdefault((store.processor(), slp), [])
     try:
         builder = free.pop()
     except IndexError:
-        builder = _builder(straight)
+        builder = _builder(slp)
     if thorough:
         passes = builder.getModulePassManager()
     else:
@@ -262,12 +262,12 @@ def _improve(module: Any, *, thorough: bool) -> None:
 _builders: dict[tuple[tuple[str, str], bool], list[Any]] = {}
 
 
-def _builder(straight: bool) -> Any:
-    """Return what makes passes; where code is `straight`, it may become vector code without a loop."""
+def _builder(slp: bool) -> Any:
+    """Return what makes passes; `slp`: they may make vector code of code without loops (superword parallelism)."""
     from llvmlite import binding  # noqa: PLC0415 -- late, as above
 
     tuning = binding.create_pipeline_tuning_options(speed_level=3)
-    tuning.loop_vectorization, tuning.slp_vectorization = True, straight
+    tuning.loop_vectorization, tuning.slp_vectorization = True, slp
     return binding.create_pass_builder(target_machine(), tuning)
 
 
