@@ -263,7 +263,7 @@ _builders: dict[tuple[tuple[str, str], bool], list[Any]] = {}
 
 
 def _builder(slp: bool) -> Any:
-    """Return what makes passes; `slp`: they may make vector code of code without loops (superword parallelism)."""
+    """Return what makes passes; `slp`: they may make vector code of lines without a loop."""
     from llvmlite import binding  # noqa: PLC0415 -- late, as above
 
     tuning = binding.create_pipeline_tuning_options(speed_level=3)
