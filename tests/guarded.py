@@ -29,7 +29,6 @@ from fgrad.kernels import (
     blas,
     functions,
     gather_scatter,
-    outer,
     scans,
     small_matrices,
     sorting,
@@ -177,7 +176,6 @@ def of_scans():
                 scans.scanned(what, axis, *operands, backwards=backwards)
         for r, n in SHAPES:
             sorting.stable_order(new(r, n, dtype=dtype))
-            outer.outer(new(r, n, dtype=dtype), new(r, 3, dtype=dtype))
 
 
 def of_places():

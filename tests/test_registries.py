@@ -1,7 +1,8 @@
-"""What modules tell others when they are imported: few tables, all documented, which only grow."""
+"""Facts about primitives are theirs: few tables beside them, which only grow, and few modules name one."""
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -10,6 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import fgrad as fg
+
+ROOT = Path(__file__).parents[1]
 
 SCRIPT = """
 import importlib, importlib.abc, importlib.util, json, pkgutil, sys
@@ -99,6 +104,73 @@ def test_importing_changes_nothing_that_is_there(found):
 
 
 def test_every_table_that_imports_fill_is_documented(found):
-    page = (Path(__file__).parents[1] / "docs/design/source.md").read_text()
+    page = (ROOT / "docs/design/source.md").read_text()
     listed = re.findall(r"^\| `(\w+(?:\.\w+)*\.[A-Z_]+)` \|", page, re.MULTILINE)
     assert sorted(found[1]) == sorted(listed)
+
+
+ENGINE = ("core", "compiler", "transforms", "lax", "archive", "distributed", "viz")
+# calls that take names of primitives; `name == "..."` does, too
+NAMING = {
+    "bind",
+    "make",
+    "maker",
+    "on",
+    "view",
+    "rule",
+    "through",
+    "summed",
+    "_rule",
+    "_emit",
+    "Equation",
+    "_named",
+}
+
+
+def names(tree):
+    """Yield the texts that a module gives where names of primitives belong."""
+    for node in ast.walk(tree):
+        called = getattr(node, "func", None)
+        if getattr(called, "id", getattr(called, "attr", None)) in NAMING:
+            yield from (a.value for a in node.args if isinstance(a, ast.Constant))
+        elif isinstance(node, ast.Compare) and "name" in ast.unparse(node.left):
+            yield from (c.value for c in ast.walk(node) if isinstance(c, ast.Constant))
+
+
+def test_few_modules_of_the_engine_name_a_primitive():
+    """Passes ask a primitive what it is; what is special about one stands in three modules, at most."""
+    source = Path(fg.__file__).parent
+    found: dict[str, set[str]] = {}
+    for folder in ENGINE:
+        for path in (source / folder).rglob("*.py"):
+            for name in names(ast.parse(path.read_text())):
+                if name in fg.core.primitive.PRIMITIVES:
+                    found.setdefault(name, set()).add(path.relative_to(source).as_posix())
+    assert len(found) > 50
+    assert {name: modules for name, modules in found.items() if len(modules) > 3} == {}
+
+
+def layers():
+    """Return the height of each part of the package, as import-linter is told."""
+    text = (ROOT / "pyproject.toml").read_text().partition("layers = [")[2].partition("]")[0]
+    lines = re.findall(r'"([^"]+)"', text)
+    return {part: -k for k, line in enumerate(lines) for part in line.split(" | ")}
+
+
+def test_late_imports_upward_are_documented():
+    """What a module names of fgrad in a text may be imported by it: it lies below, or stands in the list."""
+    source, height, found = Path(fg.__file__).parent, layers(), {}
+    for path in sorted(source.rglob("*.py")):
+        module = path.relative_to(source).as_posix()
+        own = height.get(module.partition("/")[0].removesuffix(".py"))
+        for node in ast.walk(ast.parse(path.read_text())) if own is not None else ():
+            if isinstance(node, ast.Constant) and re.fullmatch(r"fgrad(\.\w+)+", str(node.value)):
+                other = node.value.split(".")[1]
+                if height.get(other, own) > own:
+                    found.setdefault(module, set()).add(other)
+    page = (ROOT / "docs/design/source.md").read_text().partition("## Late imports upward")[2]
+    rows = re.findall(r"^\| `([\w/.]+)` \| (.+?) \|", page, re.MULTILINE)
+    listed = {
+        module: {name.split(".")[0] for name in re.findall(r"`([\w.]+)`", cell)} for module, cell in rows
+    }
+    assert found == listed

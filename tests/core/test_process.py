@@ -181,7 +181,7 @@ except RuntimeError as error:
     print(error)
 """
     said = result(script, NUMBA_ENABLE_CUDASIM="1", FGRAD_PROCESS_EFFECTS="0")
-    assert "FGRAD_PROCESS_EFFECTS=0 keeps fgrad from mending Numba's CUDA simulator" in said
+    assert "FGRAD_PROCESS_EFFECTS=0 keeps fgrad from patching Numba's CUDA simulator" in said
 
 
 @pytest.fixture

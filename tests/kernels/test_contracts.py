@@ -56,7 +56,6 @@ def test_every_kernel_states_its_contract():
     found = dict.fromkeys(name.removeprefix("fgrad.") for name, _ in texts())
     assert found.keys() >= {
         "kernels.convolution",
-        "kernels.outer",
         "kernels.gather_scatter",
         "kernels.scans",
         "kernels.sorting",

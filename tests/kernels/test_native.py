@@ -255,7 +255,7 @@ class TestTexts:
         text = "def kernel(slots, args, lo, hi):\n    float64_at(slots, args, 0)[0] **= 3.0\n"
         with pytest.raises(UntranslatableError, match="Pow") as raised:
             native.compiled(text)
-        assert "mistake of fgrad" in str(raised.value)
+        assert "bug in fgrad" in str(raised.value)
         assert text in str(raised.value)
         assert not everything(folder)
 

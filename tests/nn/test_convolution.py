@@ -194,7 +194,7 @@ def test_vmap_over_each_operand():
         (lambda x, w: nn.conv(x[:, :1], w), ValueError, "has 1 channels"),
         (lambda x, w: nn.conv(x, w, groups=2), ValueError, "takes 4, and makes 3"),
         (lambda x, w: nn.conv(x, w, groups=0), ValueError, "groups must be at least 1"),
-        (lambda x, w: nn.conv(x[0], w), ValueError, "have as many axes"),
+        (lambda x, w: nn.conv(x[0], w), ValueError, "must have the same number of axes, at least three"),
         (lambda x, w: nn.conv(x[..., :1], w), ValueError, "does not fit into"),
         (lambda x, w: nn.conv_transpose(x, w), ValueError, "takes 3"),
         (

@@ -139,6 +139,12 @@ def test_transposes(sample):
     np.testing.assert_array_equal(run(sample, sample.args), np.transpose(x, sample.params["axes"]))
 
 
+@every(p.RESHAPES)
+def test_reshapes(sample):
+    (x,) = sample.args
+    np.testing.assert_array_equal(run(sample, sample.args), np.reshape(x, sample.params["shape"]))
+
+
 @every(p.REARRANGES)
 def test_rearranges(sample):
     (x,) = sample.args

@@ -252,7 +252,7 @@ def bindings(code: CodeType) -> Bindings:
     """
     if not bindings_are_known():
         raise NotImplementedError(
-            "plain_numpy reads the bytecode of functions, and this Python has another one than fgrad knows. "
+            "plain_numpy reads the bytecode of functions, and fgrad does not know that of this Python. "
             "Write the function with fgrad.numpy in the place of numpy"
         )
     made = Bindings()

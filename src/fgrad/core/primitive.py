@@ -52,6 +52,7 @@ PRODUCT = "product"  # sums products of elements
 CONTRACTION = "contraction"  # sums products by subscripts: `a` and `b` of its operands, `out` of its result
 REPEATS = "repeats"  # repeats its operand up to a shape
 TRANSPOSES = "transposes"  # puts its axes in the order `axes`
+RESHAPES = "reshapes"  # gives its elements, row by row, in the shape `shape`
 ADDS = "adds"  # its two operands
 REARRANGES = "rearranges"  # gives elements of its one operand, and no others
 CASTS = "casts"  # gives its operand in another dtype

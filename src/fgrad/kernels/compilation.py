@@ -216,7 +216,7 @@ def assembly(text: str, signature: str, symbol: str) -> str:
         return str(translate.translated(text, module, symbol, *SIGNATURES[signature]))
     except scalars.UntranslatableError as error:
         raise scalars.UntranslatableError(
-            f"{error} in the text of a kernel. This is a mistake of fgrad: please report it with\n\n{text}"
+            f"{error} in the text of a kernel. This is a bug in fgrad: please report it with\n\n{text}"
         ) from None
 
 
@@ -240,12 +240,12 @@ def _improve(module: Any, *, thorough: bool) -> None:
     from llvmlite import binding  # noqa: PLC0415 -- late, as above
 
     # it calls vector functions by the usual convention, but those of `vector.libm` have one of their own
-    straight = not any(f.name.startswith("fgrad_libm_") for f in module.functions)
-    free = _builders.setdefault((store.processor(), straight), [])
+    slp = not any(f.name.startswith("fgrad_libm_") for f in module.functions)
+    free = _builders.setdefault((store.processor(), slp), [])
     try:
         builder = free.pop()
     except IndexError:
-        builder = _builder(straight)
+        builder = _builder(slp)
     if thorough:
         passes = builder.getModulePassManager()
     else:
@@ -262,12 +262,12 @@ def _improve(module: Any, *, thorough: bool) -> None:
 _builders: dict[tuple[tuple[str, str], bool], list[Any]] = {}
 
 
-def _builder(straight: bool) -> Any:
-    """Return what makes passes; where code is `straight`, it may become vector code without a loop."""
+def _builder(slp: bool) -> Any:
+    """Return what makes passes; `slp`: they may make vector code of lines without a loop."""
     from llvmlite import binding  # noqa: PLC0415 -- late, as above
 
     tuning = binding.create_pipeline_tuning_options(speed_level=3)
-    tuning.loop_vectorization, tuning.slp_vectorization = True, straight
+    tuning.loop_vectorization, tuning.slp_vectorization = True, slp
     return binding.create_pass_builder(target_machine(), tuning)
 
 
@@ -315,8 +315,8 @@ def demand_memory(count: int) -> None:
         mmap.mmap(-1, count).close()
     except (OSError, ValueError, OverflowError):
         raise MemoryError(
-            f"compiling takes {count / 2**20:.0f} MiB, which this process cannot have. Give it more memory, "
-            "or cut the function into smaller ones that are compiled on their own"
+            f"compiling takes {count / 2**20:.0f} MiB, which this process cannot allocate. Give it more "
+            "memory, or cut the function into smaller ones that are compiled on their own"
         ) from None
 
 

@@ -51,7 +51,7 @@ def device() -> Device:
     if "simulator" in cuda.jit.__module__:
         if not config.process_effects():
             raise RuntimeError(
-                "FGRAD_PROCESS_EFFECTS=0 keeps fgrad from mending Numba's CUDA simulator, without which "
+                "FGRAD_PROCESS_EFFECTS=0 keeps fgrad from patching Numba's CUDA simulator, without which "
                 "results may be wrong: unset it, or use a GPU"
             )
         let_simulated_blocks_share()

@@ -139,8 +139,8 @@ def _operands(name: str, x: Any, w: Any, groups: int) -> tuple[Any, Any]:
     x, w = inexact(x), inexact(w)
     if len(x.shape) != len(w.shape) or len(x.shape) < 3:
         raise ValueError(
-            f"{name}: x of shape {tuple(x.shape)} and kernel of shape {tuple(w.shape)} have as many axes, "
-            "three at least: two, and those of space"
+            f"{name}: x of shape {tuple(x.shape)} and kernel of shape {tuple(w.shape)} must have the same "
+            "number of axes, at least three: two, and those of space"
         )
     if groups < 1:
         raise ValueError(f"{name}: groups must be at least 1, not {groups}")

@@ -24,6 +24,7 @@ from fgrad.core.primitive import (
     LARGE,
     MULTILINEAR,
     PRODUCT,
+    ROWS,
     SPREADS,
     TOTAL,
     VJP,
@@ -34,7 +35,8 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.stored import Stored, is_text
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import FLOATS, LAUNCH, backend, launched
+from fgrad.expr.node import var
+from fgrad.ops.compiled import FLOATS, LAUNCH, Fused, launched
 
 
 def contract(x: Any, y: Any, a: str, b: str, out: str) -> Any:
@@ -108,12 +110,16 @@ def _inner(slow: Rule) -> Rule:
     return call
 
 
+_PRODUCT = Fused((var("x"), var("y")), (var("x") * var("y"),), np.multiply, least=0)
+
+
 def _outer(n: int, slow: Rule, *, flipped: bool) -> Rule:
     """Return the recipe of outer products over all but the first `n` axes, compiled where they are large."""
 
     def call(x: Any, y: Any) -> Any:
         if (
-            x.size * math.prod(y.shape[n:]) < LARGE
+            x.size * math.prod(y.shape[n:]) < ROWS
+            or not LAUNCH
             or x.dtype != y.dtype
             or x.dtype not in FLOATS
             or x.__class__ is DeviceArray
@@ -121,7 +127,7 @@ def _outer(n: int, slow: Rule, *, flipped: bool) -> Rule:
             return slow(x, y)
         first, second = (y, x) if flipped else (x, y)
         count = math.prod(x.shape[:n])
-        out = backend("outer").outer(first.reshape(count, -1), second.reshape(count, -1))
+        out = _PRODUCT(first.reshape(count, -1, 1), second.reshape(count, 1, -1))
         return out.reshape((*first.shape, *second.shape[n:]))
 
     return call

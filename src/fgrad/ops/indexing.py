@@ -172,13 +172,13 @@ def _indexed(shape: Shape, index: Index) -> Shape:
     return result
 
 
-def _unsliced(ct: Any, x: Aval, params: dict[str, Any]) -> tuple[Any]:
+def _raw_slice_backward(ct: Any, x: Aval, params: dict[str, Any]) -> tuple[Any]:
     out = (ct.place if ct.__class__ is DeviceArray else np).zeros(x.shape, ct.dtype)
     out[params["index"]] = ct
     return (out,)
 
 
-def _run_unslice(ct: Any, *, shape: Shape, index: Index) -> Any:
+def _run_slice_backward(ct: Any, *, shape: Shape, index: Index) -> Any:
     out = (ct.place if ct.__class__ is DeviceArray else np).zeros(shape, ct.dtype)
     out[index] = ct
     return out
@@ -387,7 +387,7 @@ linear(
     "slice",
     run=lambda x, *, index: x[index],
     adjoint=lambda ct, x, *, index: bind("slice_backward", ct, shape=x.shape, index=index),
-    raw=_unsliced,
+    raw=_raw_slice_backward,
     step=functools.partial(AccumulatingVJP, into=_add_into, is_small=_is_small, joined=_joined),
     shape=lambda x, *, index: Aval(_indexed(x.shape, index), x.dtype),
     batch=lambda x, *, index: bind("slice", x, index=_all(index)),
@@ -399,7 +399,7 @@ linear(
 )
 linear(
     "slice_backward",
-    run=_run_unslice,
+    run=_run_slice_backward,
     adjoint=lambda ct, x, *, shape, index: bind("slice", ct, index=index),
     shape=lambda x, *, shape, index: _filling(x, shape, _indexed(shape, index)),
     batch=lambda x, *, shape, index: bind("slice_backward", x, shape=(x.shape[0], *shape), index=_all(index)),

@@ -8,7 +8,7 @@ import numpy as np
 
 from fgrad.compiler.simplify.constants import folded, is_constant
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules, is_elementwise
-from fgrad.core.primitive import AVERAGES, CASTS, PRIMITIVES, REARRANGES, REPEATS
+from fgrad.core.primitive import AVERAGES, CASTS, PRIMITIVES, REARRANGES, REPEATS, RESHAPES
 from fgrad.core.program import Equation, Var
 
 FOLDING, OPERANDS = Rules(), Rules()
@@ -47,11 +47,11 @@ def spread_operands(rw: Rewriting, e: Equation) -> Any:
 def _loose(rw: Rewriting, a: Any) -> Any:
     """Return an operand without what broadcasting does anyway."""
     while a.__class__ is Var:
-        e = rw.made_by(a, REPEATS) or rw.maker(a, "reshape")
+        e = rw.made_by(a, REPEATS) or rw.made_by(a, RESHAPES)
         if e is None:
             return a
         inner = e.args[0]
-        if e.name == "reshape":
+        if RESHAPES in e.traits:
             shape, own = a.aval.shape, rw.aval(inner).shape
             if len(own) >= len(shape) or shape != (1,) * (len(shape) - len(own)) + own:
                 return a
@@ -66,7 +66,7 @@ def _loose(rw: Rewriting, a: Any) -> Any:
 def reshape_later(rw: Rewriting, e: Equation) -> Any:
     """Compute elements before they are reshaped: all from one shape, or without axes of length one."""
     shape = e.outs[0].aval.shape
-    made = [rw.maker(a, "reshape") for a in e.args]
+    made = [rw.made_by(a, RESHAPES) for a in e.args]
     if not any(made):
         return None
     sources = {rw.aval(m.args[0]).shape for m in made if m and m.outs[0].aval.shape == shape}
