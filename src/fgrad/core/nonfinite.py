@@ -60,9 +60,10 @@ class Watch:
             return
         line = user_line()
         place = np.unravel_index(int(np.argmax(bad)), bad.shape)
+        first = f", first at [{', '.join(map(str, place))}]" if len(place) else ""
         already = [i for i, a in enumerate(args) if self.nans and _has_nan(a)]
         words = [
-            f"{primitive.name} at {line} gave {_kind(out, bad)}{_at(place)}",
+            f"{primitive.name} at {line} gave {_kind(out, bad)}{first}",
             *([f"operand {already[0]} has it already"] if already and _has_nan(out) else []),
             *(f"operand {i} = {shown(a, place if primitive.body else None)}" for i, a in enumerate(args)),
             f"result = {shown(out)}",
@@ -167,10 +168,6 @@ def _kind(x: Any, bad: Any) -> str:
     a = array_of(x)
     first = a if bad is None else a[bad].flat[0]
     return "nan" if np.isnan(first).any() else "inf"
-
-
-def _at(place: Sequence[Any]) -> str:
-    return f", first at [{', '.join(map(str, place))}]" if len(place) else ""
 
 
 def shown(x: Any, place: Sequence[Any] | None = None) -> str:

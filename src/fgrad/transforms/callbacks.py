@@ -118,7 +118,7 @@ def pure_callback(
                 f"the leaves of result_shape_dtypes have a shape and a dtype, but one is {x!r}; "
                 "give fgrad.eval_shape's result, or an array like the result"
             )
-    avals = tuple(Aval(tuple(x.shape), np.dtype(x.dtype)) for x in map(_shaped, promised))
+    avals = tuple(Aval(tuple(x.shape), np.dtype(x.dtype)) for x in map(aval_of, promised))
     call = _Call(callback, args, kwargs)
     values = call.values()
     params = {"call": call, "avals": avals, "structure": structure, "method": vmap_method}
@@ -129,10 +129,6 @@ def pure_callback(
     outs = bind("pure_callback", *values, **params)
     given = any(v.__class__ is Tensor for v in values)
     return tree.unflatten(structure, [o if given else o[()] for o in outs])
-
-
-def _shaped(x: Any) -> Any:
-    return x if hasattr(x, "dtype") else aval_of(x)
 
 
 def _run(*values: Any, call: _Call, avals: tuple[Aval, ...], structure: Any, method: Any) -> tuple[Any, ...]:
