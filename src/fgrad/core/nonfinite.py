@@ -20,10 +20,10 @@ from fgrad.blocks import Block
 from fgrad.core.notes import line_of as kept_line
 from fgrad.core.notes import note_nodes, observed
 from fgrad.core.observers import LOOKUPS, Check, observe, observed_primitives, unobserve
+from fgrad.core.placement import buffer_of
 from fgrad.core.primitive import VJP, Primitive, Rule
 from fgrad.core.tape import Node, Pick, Tape
-from fgrad.core.tensor import Tensor
-from fgrad.core.trace import Tracer, user_line
+from fgrad.core.trace import user_line
 from fgrad.errors import NonFiniteError
 
 
@@ -145,8 +145,7 @@ def _places(vjp: VJP, saved: Sequence[Any]) -> list[int]:
 
 def array_of(x: Any) -> Any:
     """Return the array of numbers under Tensors and batches; None where there is none, or not yet."""
-    while isinstance(x, Tensor | Tracer):
-        x = x._value if isinstance(x, Tensor) else getattr(x, "whole", None)
+    x = buffer_of(x)
     if isinstance(x, float | complex):
         return np.asarray(x)
     if x.__class__ is DeviceArray:
