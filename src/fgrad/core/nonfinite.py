@@ -18,7 +18,7 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.blocks import Block
 from fgrad.core.notes import line_of as kept_line
-from fgrad.core.notes import note_nodes, observed
+from fgrad.core.notes import note_nodes, observed, places_of
 from fgrad.core.observers import LOOKUPS, Check, observe, observed_primitives, unobserve
 from fgrad.core.placement import buffer_of
 from fgrad.core.primitive import VJP, Primitive, Rule
@@ -105,7 +105,7 @@ class Watch:
                     )
             if not isinstance(node.vjp, VJP):
                 return
-            for i, c in zip(_places(node.vjp, node.saved), back, strict=True):
+            for i, c in zip(places_of(node), back, strict=True):
                 if self.found(c, tainted) is not None:
                     self._refuse(node, f"the cotangent of operand {i} of {title(node)}", "became", c, "", ct)
 
@@ -136,11 +136,6 @@ def title(node: Node) -> str:
     if isinstance(node.vjp, Pick):
         return title(node.parents[0])
     return "an argument" if node.vjp is None else node.vjp.primitive or node.vjp.title or "an operation"
-
-
-def _places(vjp: VJP, saved: Sequence[Any]) -> list[int]:
-    pattern = vjp.pattern if vjp.primitive else saved[0]
-    return [i for i, tracked in enumerate(pattern) if tracked]
 
 
 def array_of(x: Any) -> Any:

@@ -97,7 +97,7 @@ class Note:
         self.recordings: list[Recording] = [recording_of(node.tape)]
         self.index: int | None = vjp.index if isinstance(vjp, Pick) else None
         self.name: str = (vjp.primitive or vjp.title or "operation") if isinstance(vjp, VJP) else ""
-        self.places: list[int] = _places(node)
+        self.places: list[int] = places_of(node)
         self.avals, self.given = _avals(node)
         self.seconds: float | None = None
         self.reverse_seconds: float | None = None
@@ -106,7 +106,8 @@ class Note:
         self.tensor: ref[Tensor] | None = None
 
 
-def _places(node: Node) -> list[int]:
+def places_of(node: Node) -> list[int]:
+    """Return which of all arguments of an operation its parents are."""
     vjp = node.vjp
     if not isinstance(vjp, VJP):
         return list(range(len(node.parents)))
