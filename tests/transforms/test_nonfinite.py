@@ -246,6 +246,15 @@ def test_results_are_the_same_under_it():
             close(call(arg), expected)
 
 
+def test_what_runs_again_for_the_gradient():
+    powers = lambda x: fg.checkpointed(lambda s, i: s * x, 1.0, range(5))
+    with fg.debug_nans():
+        close(fg.grad(fg.checkpoint(lambda x: np.sin(x)))(1.0), np.cos(1.0))
+        close(fg.grad(powers)(2.0), 5 * 2.0**4)
+        with pytest.raises(fg.errors.NonFiniteError, match=rf"became inf in .*{HERE}"):
+            fg.grad(fg.checkpoint(lambda x: np.sqrt(x)))(0.0)
+
+
 def test_methods_of_ufuncs():
     x = np.array([0.3, 0.5, 1.5])
     for ufunc in (np.add, np.multiply, np.maximum):

@@ -18,12 +18,12 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.blocks import Block
 from fgrad.core.notes import line_of as kept_line
-from fgrad.core.notes import note_nodes, observed
+from fgrad.core.notes import note_nodes, observed, places_of
 from fgrad.core.observers import LOOKUPS, Check, observe, observed_primitives, unobserve
+from fgrad.core.placement import buffer_of
 from fgrad.core.primitive import VJP, Primitive, Rule
 from fgrad.core.tape import Node, Pick, Tape
-from fgrad.core.tensor import Tensor
-from fgrad.core.trace import Tracer, user_line
+from fgrad.core.trace import user_line
 from fgrad.errors import NonFiniteError
 
 
@@ -60,9 +60,10 @@ class Watch:
             return
         line = user_line()
         place = np.unravel_index(int(np.argmax(bad)), bad.shape)
+        first = f", first at [{', '.join(map(str, place))}]" if len(place) else ""
         already = [i for i, a in enumerate(args) if self.nans and _has_nan(a)]
         words = [
-            f"{primitive.name} at {line} gave {_kind(out, bad)}{_at(place)}",
+            f"{primitive.name} at {line} gave {_kind(out, bad)}{first}",
             *([f"operand {already[0]} has it already"] if already and _has_nan(out) else []),
             *(f"operand {i} = {shown(a, place if primitive.body else None)}" for i, a in enumerate(args)),
             f"result = {shown(out)}",
@@ -104,7 +105,7 @@ class Watch:
                     )
             if not isinstance(node.vjp, VJP):
                 return
-            for i, c in zip(_places(node.vjp, node.saved), back, strict=True):
+            for i, c in zip(places_of(node), back, strict=True):
                 if self.found(c, tainted) is not None:
                     self._refuse(node, f"the cotangent of operand {i} of {title(node)}", "became", c, "", ct)
 
@@ -137,15 +138,9 @@ def title(node: Node) -> str:
     return "an argument" if node.vjp is None else node.vjp.primitive or node.vjp.title or "an operation"
 
 
-def _places(vjp: VJP, saved: Sequence[Any]) -> list[int]:
-    pattern = vjp.pattern if vjp.primitive else saved[0]
-    return [i for i, tracked in enumerate(pattern) if tracked]
-
-
 def array_of(x: Any) -> Any:
     """Return the array of numbers under Tensors and batches; None where there is none, or not yet."""
-    while isinstance(x, Tensor | Tracer):
-        x = x._value if isinstance(x, Tensor) else getattr(x, "whole", None)
+    x = buffer_of(x)
     if isinstance(x, float | complex):
         return np.asarray(x)
     if x.__class__ is DeviceArray:
@@ -167,10 +162,6 @@ def _kind(x: Any, bad: Any) -> str:
     a = array_of(x)
     first = a if bad is None else a[bad].flat[0]
     return "nan" if np.isnan(first).any() else "inf"
-
-
-def _at(place: Sequence[Any]) -> str:
-    return f", first at [{', '.join(map(str, place))}]" if len(place) else ""
 
 
 def shown(x: Any, place: Sequence[Any] | None = None) -> str:

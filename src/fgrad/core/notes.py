@@ -21,6 +21,7 @@ from fgrad.backend.devices import on_host
 from fgrad.blocks import Nested
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.observers import LOOKUPS, observe, observed_primitives, observing, unobserve
+from fgrad.core.placement import buffer_of
 from fgrad.core.primitive import PRIMITIVES, VJP, Primitive, Rule
 from fgrad.core.scopes import Origin, here, scopes_of
 from fgrad.core.tape import Node, Pick, Tape
@@ -96,7 +97,7 @@ class Note:
         self.recordings: list[Recording] = [recording_of(node.tape)]
         self.index: int | None = vjp.index if isinstance(vjp, Pick) else None
         self.name: str = (vjp.primitive or vjp.title or "operation") if isinstance(vjp, VJP) else ""
-        self.places: list[int] = _places(node)
+        self.places: list[int] = places_of(node)
         self.avals, self.given = _avals(node)
         self.seconds: float | None = None
         self.reverse_seconds: float | None = None
@@ -105,7 +106,8 @@ class Note:
         self.tensor: ref[Tensor] | None = None
 
 
-def _places(node: Node) -> list[int]:
+def places_of(node: Node) -> list[int]:
+    """Return which of all arguments of an operation its parents are."""
     vjp = node.vjp
     if not isinstance(vjp, VJP):
         return list(range(len(node.parents)))
@@ -329,12 +331,8 @@ class Forward(Pass):
 
 def _norm(ct: Any) -> float | None:
     parts = ct if isinstance(ct, list) else [ct]
-    values = []
-    for c in parts:
-        while isinstance(c, Tensor | Tracer):
-            c = c._value if isinstance(c, Tensor) else getattr(c, "whole", None)  # noqa: PLW2901 -- what is under it
-        if isinstance(c, np.ndarray | np.generic | float):
-            values.append(float(np.linalg.norm(on_host(c).ravel())))
+    arrays = [a for a in map(buffer_of, parts) if isinstance(a, np.ndarray | np.generic | float)]
+    values = [float(np.linalg.norm(on_host(a).ravel())) for a in arrays]
     return float(np.hypot.reduce(values)) if values else None
 
 

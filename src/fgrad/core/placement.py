@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fgrad.backend import devices
+from fgrad.core.aval import Aval
 from fgrad.core.trace import Tracer
 
 
@@ -34,6 +36,12 @@ def on_host(x: Any) -> np.ndarray[Any, Any]:
     """Return the array of NumPy with the elements of an array, wherever that is."""
     host: np.ndarray[Any, Any] = devices.on_host(x)
     return host
+
+
+def with_zeros(cts: Sequence[Any], avals: Sequence[Aval]) -> list[Any]:
+    """Return cotangents, or tangents, zeros of these avals where there is none."""
+    make = near(next((ct for ct in cts if ct is not None), None))
+    return [make.zeros(a.shape, a.dtype) if ct is None else ct for ct, a in zip(cts, avals, strict=True)]
 
 
 def near(x: Any) -> Any:

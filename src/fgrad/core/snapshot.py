@@ -143,7 +143,8 @@ def _copied(a: np.ndarray[Any, Any], order: list[int]) -> np.ndarray[Any, Any]:
     lengths = [a.shape[i] for i in order] + [1]
     for i in range(1, len(lengths)):
         if strides[i - 1] != lengths[i] * strides[i]:
-            if strides[i - 1] < lengths[i] * strides[i] and a.shape[order[i - 1]] > 1 and _in_items(a):
+            overlap = strides[i - 1] < lengths[i] * strides[i] and a.shape[order[i - 1]] > 1
+            if overlap and not any(s % a.itemsize for s in a.strides):
                 return _overlapping(a)
             lengths[i] += 1
     copied = np.empty(lengths, a.dtype)[tuple([slice(a.shape[i]) for i in order] + [0])]
@@ -152,10 +153,6 @@ def _copied(a: np.ndarray[Any, Any], order: list[int]) -> np.ndarray[Any, Any]:
     ]
     copied[...] = a
     return copied
-
-
-def _in_items(a: np.ndarray[Any, Any]) -> bool:
-    return not any(s % a.itemsize for s in a.strides)
 
 
 def _overlapping(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -579,25 +579,29 @@ def _general(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
             if isinstance(a, Tracer):
                 has_tracers = True
         values.append(a)
-    if (
-        primitive.unchecked
-        and tracked
-        and any(isinstance(t, Tape) and t.linear_only and node_on(t, args[0]) for t in current().traces)
-    ):
+    if primitive.unchecked and tracked and any(node_on(t, args[0]) for t in linear_tapes()):
         params = params | primitive.unchecked
     if has_tracers or (tracked and (primitive.real or not primitive.flat)):
         return _interpret(primitive, args, values, params, current(), has_tracers=has_tracers)
     if tracked:
-        _refuse_choice(primitive, args)
+        refuse_followed(primitive.name, args)
     out = (primitive.large or primitive.run)(*values, **params)
     return tuple(map(wrap, out)) if primitive.many else wrap(out)
 
 
-def _refuse_choice(primitive: Primitive, args: tuple[Any, ...]) -> None:
-    """Refuse a step function of a value that a linear recording follows: what it decides is lost there."""
-    for tape in current().traces:
-        if isinstance(tape, Tape) and tape.linear_only and any(node_on(tape, a) for a in args):
-            raise NotLinearError(primitive.name)
+def linear_tapes() -> list[Tape]:
+    """Return the live tapes of linear functions, to which values are of no consequence."""
+    return [t for t in current().traces if isinstance(t, Tape) and t.linear_only]
+
+
+def refuse_followed(name: str, args: Iterable[Any]) -> None:
+    """Refuse values that a linear recording follows: what they decide in `name` is lost there.
+
+    Raises:
+        NotLinearError: one does.
+    """
+    if any(node_on(tape, a) for a in args for tape in linear_tapes()):
+        raise NotLinearError(name)
 
 
 def _placeholder(primitive: Primitive, values: list[Any], params: dict[str, Any]) -> Any:

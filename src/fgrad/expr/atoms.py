@@ -199,32 +199,12 @@ def _or_infinite(length: Expr) -> Expr:
     return where(equal(length, 0), math.inf, length)
 
 
-def _root(f: Expr, _: Expr) -> tuple[Operand]:
-    return (where(equal(f, 0), 0, 0.5 / where(equal(f, 0), 1, f)),)
-
-
 def _gap(x: Expr) -> Expr:
     return (1 - x) * (1 + x)  # 1 - x * x, exact to rounding also near one
 
 
 def _bell(x: Expr) -> Expr:
     return BELL * fn.exp(-(x * x))
-
-
-def _copysign(_: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
-    return fn.sign(x) * fn.copysign(1, y), 0
-
-
-def _remainder(_: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
-    return 1, -fn.floor_divide(x, y)
-
-
-def _where(_: Expr, c: Expr, x: Expr, y: Expr) -> tuple[Operand, ...]:
-    return 0, where(c, 1, 0), where(c, 0, 1)
-
-
-def _heaviside(_: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
-    return 0, where(equal(x, 0), 1, 0)
 
 
 # Flags: s = singular, the slope may be infinite; r = real, the slopes do not hold for complex arguments;
@@ -254,7 +234,8 @@ ATOMS: dict[str, Atom] = {
     "square":        Atom("({0} * {0})",          np.square,       lambda f, x: (x + x,), "cni1o"),
     "reciprocal":    Atom("reciprocal({})",       np.reciprocal,   _reciprocal, "sd"),
     "sqrt":          Atom("math.sqrt({})",        np.sqrt,         lambda f, x: (0.5 / f,), "s", loops="d"),
-    "root":          Atom("math.sqrt({})",        np.sqrt,         _root, loops="d"),
+    "root":          Atom("math.sqrt({})",        np.sqrt,
+                          lambda f, x: (where(equal(f, 0), 0, 0.5 / where(equal(f, 0), 1, f)),), loops="d"),
     "cbrt":          Atom("cbrt({})",             np.cbrt,         lambda f, x: (1 / (3 * f * f),), "sr"),
     "exp":           Atom("math.exp({})",         np.exp,          lambda f, x: (f,), "sn"),
     "exp2":          Atom("exp2({})",             np.exp2,         lambda f, x: (f * LN2,), "sn"),
@@ -302,13 +283,16 @@ ATOMS: dict[str, Atom] = {
                           slope_loops="fd"),
     "fmax":          Atom("fmax({}, {})",         np.fmax,         _extremum, slope_loops="fd"),
     "fmin":          Atom("fmin({}, {})",         np.fmin,         _extremum, slope_loops="fd"),
-    "copysign":      Atom("math.copysign({}, {})", np.copysign,    _copysign, "r"),
-    "remainder":     Atom("remainder({}, {})",    np.remainder,    _remainder, "sro",
+    "copysign":      Atom("math.copysign({}, {})", np.copysign,
+                          lambda f, x, y: (fn.sign(x) * fn.copysign(1, y), 0), "r"),
+    "remainder":     Atom("remainder({}, {})",    np.remainder,
+                          lambda f, x, y: (1, -fn.floor_divide(x, y)), "sro",
                           on_integers="({} % {})", loops="fd"),
     "fmod":          Atom("fmod({}, {})",         np.fmod,      lambda f, x, y: (1, -fn.trunc(x / y)), "sr",
                           loops="fd"),
     "nextafter":     Atom("nextafter({}, {})",    np.nextafter,    lambda f, x, y: (1, 0), "r"),
-    "where":         Atom("({1} if {0} else {2})", np.where,       _where, "itp1", conditions=(0,)),
+    "where":         Atom("({1} if {0} else {2})", np.where,
+                          lambda f, c, x, y: (0, where(c, 1, 0), where(c, 0, 1)), "itp1", conditions=(0,)),
     "sign":          Atom("sign({})",             np.sign,         lambda f, x: (0,), "rc"),
     "floor":         Atom("floor({})",            np.floor,        lambda f, x: (0,), "r"),
     "ceil":          Atom("ceil({})",             np.ceil,         lambda f, x: (0,), "r"),
@@ -316,7 +300,8 @@ ATOMS: dict[str, Atom] = {
     "rint":          Atom("rint({})",             np.rint,         lambda f, x: (0,), "r"),
     "floor_divide":  Atom("floor_divide({}, {})", np.floor_divide, lambda f, x, y: (0, 0), "ro",
                           on_integers="({} // {})", loops="fd"),
-    "heaviside":     Atom("heaviside({}, {})",    np.heaviside,    _heaviside, "r", loops="fd"),
+    "heaviside":     Atom("heaviside({}, {})",    np.heaviside,
+                          lambda f, x, y: (0, where(equal(x, 0), 1, 0)), "r", loops="fd"),
     "equal":         Atom("({} == {})",           np.equal,        lambda f, x, y: (0, 0), "ckit"),
     "not_equal":     Atom("({} != {})",           np.not_equal,    lambda f, x, y: (0, 0), "ckit"),
     "less":          Atom("({} < {})",            np.less,         lambda f, x, y: (0, 0), "ci"),

@@ -16,12 +16,10 @@ from fgrad import tree
 from fgrad.backend.devices import as_array, copied
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.control_flow import avals_out
-from fgrad.core.placement import near
+from fgrad.core.placement import near, with_zeros
 from fgrad.core.program import Program
-from fgrad.core.tape import Tape
-from fgrad.core.tensor import Tensor, node_on
-from fgrad.core.trace import current, running
-from fgrad.errors import NotLinearError
+from fgrad.core.tensor import Tensor, linear_tapes, node_on, refuse_followed
+from fgrad.core.trace import running
 from fgrad.lax.opaque import OpaqueRule, apply_opaque, plain_value
 from fgrad.lax.trees import as_tensors
 from fgrad.transforms.calling import name_of
@@ -95,10 +93,7 @@ class _Solved(OpaqueRule):
 
     def cotangents(self, cts: Sequence[Any]) -> Any:
         """Return the cotangents of the solution as Tensors in its structure, with zeros for None."""
-        make = near(next(ct for ct in cts if ct is not None))
-        pairs = zip(cts, self.equation.avals, strict=True)
-        full = [make.zeros(a.shape, a.dtype) if ct is None else ct for ct, a in pairs]
-        return tree.unflatten(self.equation.structure, as_tensors(full))
+        return tree.unflatten(self.equation.structure, as_tensors(with_zeros(cts, self.equation.avals)))
 
     def _each(self, values: Sequence[Any], trace: Any) -> list[Any]:
         """Return the solutions of all examples."""
@@ -246,12 +241,9 @@ def _missing(matvec: Fun, b: Any) -> Any:
 def _solved(matvec: Fun, b: Any, solve: Any, transpose_solve: Any, *, symmetric: bool, has_aux: bool) -> Any:
     eq, captured = _equation(matvec, b, "custom_linear_solve")
     leaves = [x if hasattr(x, "dtype") else np.asarray(x) for x in tree.leaves(b)]
-    for tape in current().traces:
-        if isinstance(tape, Tape) and tape.linear_only:
-            if any(node_on(tape, c) for c in captured):
-                raise NotLinearError("custom_linear_solve")
-            if solve is _missing and any(node_on(tape, x) for x in leaves):
-                solve = _unsolved  # forward mode, to which the value is of no consequence
+    refuse_followed("custom_linear_solve", captured)
+    if solve is _missing and any(any(node_on(t, x) for x in leaves) for t in linear_tapes()):
+        solve = _unsolved  # forward mode, to which the value is of no consequence
     rule = _LinearSolve(eq, (solve, transpose_solve or _missing), symmetric=symmetric, has_aux=has_aux)
     return _applied(rule, eq, [*captured, *leaves], "lax.custom_linear_solve", has_aux=has_aux)
 
@@ -321,9 +313,7 @@ def custom_root(f: Fun, initial_guess: Any, solve: Fun, tangent_solve: Fun, has_
         np.float64(0.08333333333333333)
     """
     eq, captured = _equation(f, initial_guess, "custom_root")
-    for tape in current().traces:
-        if isinstance(tape, Tape) and tape.linear_only and any(node_on(tape, c) for c in captured):
-            raise NotLinearError("custom_root")
+    refuse_followed("custom_root", captured)
     guess = [x if hasattr(x, "dtype") else np.asarray(x) for x in tree.leaves(initial_guess)]
     rule = _Root(eq, (solve, tangent_solve), has_aux=has_aux)
     return _applied(rule, eq, [*captured, *guess], "lax.custom_root", has_aux=has_aux)

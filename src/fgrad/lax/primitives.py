@@ -11,13 +11,11 @@ import numpy as np
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import aval_of
 from fgrad.core.control_flow import Back, Branches, Code, Mapped, Scan, While, avals_out
-from fgrad.core.placement import near
+from fgrad.core.placement import near, with_zeros
 from fgrad.core.primitive import VJP, declare
 from fgrad.core.stored import PLAIN, Stored
-from fgrad.core.tape import Tape
-from fgrad.core.tensor import Tensor, bind, node_on
-from fgrad.core.trace import current, running
-from fgrad.errors import NotLinearError
+from fgrad.core.tensor import Tensor, bind, refuse_followed
+from fgrad.core.trace import running
 from fgrad.lax.bodies import run
 from fgrad.lax.branches import switch
 from fgrad.lax.loops import while_loop
@@ -123,15 +121,9 @@ def _vjp(linear: bool, pattern: tuple[bool, ...]) -> VJP:
     def call(cts: Sequence[Any], *saved: Any) -> list[Any]:
         *primals, params = saved
         code = params["code"]
-        make = near(next(ct for ct in cts if ct is not None))
-        given = [
-            make.zeros(a.shape, a.dtype) if ct is None else ct
-            for ct, a in zip(cts, code.outs, strict=True)
-            if a.dtype.kind in "fc"
-        ]
-        for tape in current().traces:
-            if isinstance(tape, Tape) and tape.linear_only and any(node_on(tape, x) for x in primals):
-                raise NotLinearError("lax control flow")
+        pairs = [(ct, a) for ct, a in zip(cts, code.outs, strict=True) if a.dtype.kind in "fc"]
+        given = with_zeros(*zip(*pairs, strict=True))
+        refuse_followed("lax control flow", primals)
         wanted = [aval_of(x) for x, tracked in zip(primals, pattern, strict=True) if tracked]
         return list(bind("lax.pullback", *primals, *given, code=Back(code, pattern, wanted)))
 

@@ -161,20 +161,16 @@ def _scaled(ct: Any, x: Any) -> Any:
     return view
 
 
-def _left(ct: Any, y: Any, params: dict[str, str]) -> tuple[Any]:
-    return (_back_plans(**params)[0](ct, y),)
-
-
-def _right(ct: Any, x: Any, params: dict[str, str]) -> tuple[Any]:
-    return (_back_plans(**params)[1](x, ct),)
-
-
 def _both(ct: Any, x: Any, y: Any, params: dict[str, str]) -> tuple[Any, Any]:
     left, right = _back_plans(**params)
     return left(ct, y), right(x, ct)
 
 
-_ON_ARRAYS: dict[Pattern, Rule] = {(True, False): _left, (False, True): _right, (True, True): _both}
+_ON_ARRAYS: dict[Pattern, Rule] = {
+    (True, False): lambda ct, y, params: (_back_plans(**params)[0](ct, y),),
+    (False, True): lambda ct, x, params: (_back_plans(**params)[1](x, ct),),
+    (True, True): _both,
+}
 _lifted = by_argument(
     lambda ct, y, *, a, b, out: contract(ct, y, out, b, a),
     lambda ct, x, *, a, b, out: contract(x, ct, a, out, b),

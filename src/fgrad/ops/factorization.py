@@ -154,15 +154,11 @@ def _eigh(ct: Any, out: Any, params: dict[str, Any]) -> tuple[Any]:
     return (_from_triangle(full, lower=params["uplo"] == "L"),)
 
 
-def _shape_eigh(a: Aval, *, uplo: str) -> tuple[Aval, Aval]:
-    return Aval(a.shape[:-1], real_dtype(a.dtype)), a
-
-
 declare(
     "eigh",
     run=lambda a, *, uplo: tuple(np.linalg.eigh(a, uplo)),
     vjp=lambda _: VJP(_eigh, keep=(OUT,), params=True, exact=True),
-    shape=_shape_eigh,
+    shape=lambda a, *, uplo: (Aval(a.shape[:-1], real_dtype(a.dtype)), a),
     batch=mapped_rest("eigh"),
     many=True,
     checks=True,

@@ -241,15 +241,11 @@ def _batch_layer_norm(
     return y * fitted(weight, mapped[1]) + fitted(bias, mapped[2])
 
 
-def _shape_layer_norm(x: Any, weight: Any, bias: Any, *, rank: int, eps: float) -> Aval:
-    return Aval(x.shape, np.result_type(x.dtype, weight.dtype, bias.dtype))
-
-
 declare(
     "layer_norm",
     run=_run_layer_norm,
     vjp=_layer_norm_vjp,
-    shape=_shape_layer_norm,
+    shape=lambda x, *others, **_: Aval(x.shape, np.result_type(x.dtype, *(o.dtype for o in others))),
     batch=_batch_layer_norm,
     real=True,
     stored=Stored(

@@ -238,15 +238,11 @@ class Batch(Trace):
         """Apply `primitive` to one example after the other: right for every primitive, and slow."""
         examples = []
         for i in range(self.size):
-            args = (_example(v, i) if m else v for v, m in zip(values, mapped, strict=True))
+            args = (functions.sliced(v, index=(i,)) if m else v for v, m in zip(values, mapped, strict=True))
             examples.append(bind(primitive.name, *args, **params))
         if primitive.many:
             return tuple(map(_stacked, zip(*examples, strict=True)))
         return _stacked(examples)
-
-
-def _example(x: Any, i: int) -> Any:
-    return functions.sliced(x, index=(i,))
 
 
 def _stacked(examples: Sequence[Any]) -> Any:

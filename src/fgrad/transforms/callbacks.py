@@ -23,8 +23,7 @@ from fgrad.core.primitive import (
     declare,
     flat,
 )
-from fgrad.core.tape import Tape
-from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.core.tensor import Tensor, bind, linear_tapes, node_on, wrap
 from fgrad.core.trace import Tracer, current, user_line
 from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, reshape
@@ -118,7 +117,7 @@ def pure_callback(
                 f"the leaves of result_shape_dtypes have a shape and a dtype, but one is {x!r}; "
                 "give fgrad.eval_shape's result, or an array like the result"
             )
-    avals = tuple(Aval(tuple(x.shape), np.dtype(x.dtype)) for x in map(_shaped, promised))
+    avals = tuple(Aval(tuple(x.shape), np.dtype(x.dtype)) for x in map(aval_of, promised))
     call = _Call(callback, args, kwargs)
     values = call.values()
     params = {"call": call, "avals": avals, "structure": structure, "method": vmap_method}
@@ -129,10 +128,6 @@ def pure_callback(
     outs = bind("pure_callback", *values, **params)
     given = any(v.__class__ is Tensor for v in values)
     return tree.unflatten(structure, [o if given else o[()] for o in outs])
-
-
-def _shaped(x: Any) -> Any:
-    return x if hasattr(x, "dtype") else aval_of(x)
 
 
 def _run(*values: Any, call: _Call, avals: tuple[Aval, ...], structure: Any, method: Any) -> tuple[Any, ...]:
@@ -236,8 +231,7 @@ def look(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def _look(call: _Call, values: Sequence[Any]) -> tuple[()]:
     traces = current().traces
-    linear_only = [t for t in traces if isinstance(t, Tape) and t.linear_only]
-    if linear_only and any(n.tape in linear_only for v in values if v.__class__ is Tensor for n in v._nodes):
+    if any(node_on(t, v) for t in linear_tapes() for v in values):
         return ()  # a cotangent that stands for any: there is nothing to see
     seen = [
         wrap(v._value) if v.__class__ is Tensor and isinstance(v._value, Tracer) else _value(v)

@@ -60,15 +60,18 @@ def name_of(fun: Callable[..., Any]) -> str:
     return getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None) or repr(fun)
 
 
+def parameters_of(fun: Callable[..., Any]) -> list[inspect.Parameter] | None:
+    """Return the parameters of a function; None where they are not known."""
+    try:
+        return list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return None
+
+
 def parameter(fun: Callable[..., Any], i: int) -> str:
     """Return what an error message calls the positional argument `i` of `fun`: its name where it has one."""
-    try:
-        names = [
-            f"*{p.name}[{i - k}]" if p.kind is p.VAR_POSITIONAL else p.name
-            for k, p in enumerate(inspect.signature(fun).parameters.values())
-        ]
-    except (TypeError, ValueError):
-        names = []
+    known = enumerate(parameters_of(fun) or ())
+    names = [f"*{p.name}[{i - k}]" if p.kind is p.VAR_POSITIONAL else p.name for k, p in known]
     if i < len(names):
         return names[i]
     return names[-1] if names and names[-1].startswith("*") else f"argument {i}"
@@ -137,9 +140,8 @@ def existing(nums: tuple[int, ...], name: str, fun: Callable[..., Any]) -> tuple
     Raises:
         ValueError: a function without `*args` does not have them.
     """
-    try:
-        parameters = inspect.signature(fun).parameters.values()
-    except (TypeError, ValueError):
+    parameters = parameters_of(fun)
+    if parameters is None:
         return nums
     places = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):

@@ -139,10 +139,6 @@ def _runs(name: str, alike: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _inverse(perm: Pairs) -> Pairs:
-    return tuple((d, s) for s, d in perm)
-
-
 def _from_sources(x: Any, perm: Pairs) -> Any:
     """Return the examples of `x`, one after the other along its first axis, after a permutation."""
     sources = np.zeros(x.shape[0], int)
@@ -180,7 +176,7 @@ linear(
 linear(
     "ppermute",
     run=_runs("ppermute", lambda x, over, perm: x),
-    adjoint=lambda ct, x, *, over, perm: _permuted(ct, over, _inverse(perm)),
+    adjoint=lambda ct, x, *, over, perm: _permuted(ct, over, tuple((d, s) for s, d in perm)),
     shape=lambda x, *, over, perm: x,
     batch=lambda x, *, over, perm: _permuted(x, over, perm),
     stored=_UNSTORED,

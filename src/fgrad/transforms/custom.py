@@ -19,7 +19,7 @@ from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import adopted, as_array, is_foreign
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.placement import near
+from fgrad.core.placement import near, with_zeros
 from fgrad.core.primitive import (
     NOT_FOLDED,
     VJP,
@@ -337,14 +337,7 @@ class _TreeRule(Rule):
 
     def ct_tree(self, cts: Sequence[Any], avals: Sequence[Aval]) -> Any:
         """Return the cotangents in the structure of the output, zeros where none came."""
-        return tree.unflatten(self.out_structure, _full(cts, avals))
-
-
-def _full(cts: Sequence[Any], avals: Sequence[Aval]) -> list[Any]:
-    """Return cotangents, zeros where none came."""
-    make = near(next((ct for ct in cts if ct is not None), None))
-    pairs = zip(cts, avals, strict=True)
-    return [wrap(make.zeros(a.shape, a.dtype)) if ct is None else ct for ct, a in pairs]
+        return tree.unflatten(self.out_structure, map(_as_tensor, with_zeros(cts, avals)))
 
 
 class _VjpRule(_TreeRule):
@@ -423,7 +416,7 @@ class _JvpRule(_TreeRule):
         floats = [self.values[i] for i in floating]
         zeros = [wrap(near(v).zeros(v.shape, v.dtype)) for v in floats]
         _, pullback = vjp(tangents_out, *zeros)
-        found = pullback(_full(cts, self.avals))
+        found = pullback(list(map(_as_tensor, with_zeros(cts, self.avals))))
         back: list[Any] = [None] * len(self.values)
         for i, c in zip(floating, found, strict=True):
             back[i] = c

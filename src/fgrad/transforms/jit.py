@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -39,6 +38,7 @@ from fgrad.transforms.calling import (
     has_tensor,
     integers,
     name_of,
+    parameters_of,
 )
 from fgrad.transforms.captures import Captures, Draws
 from fgrad.transforms.collectives import AcrossStageError
@@ -254,9 +254,8 @@ def _statics(fun: Callable[..., Any], nums: Any, names: Any) -> tuple[tuple[int,
     if not isinstance(several, Iterable) or not all(isinstance(s, str) for s in several):
         raise TypeError(f"static_argnames must be a name or a sequence of names, not {names!r}")
     names = tuple(several)
-    try:
-        parameters = list(inspect.signature(fun).parameters.values())
-    except (TypeError, ValueError):
+    parameters = parameters_of(fun)
+    if parameters is None:
         return nums, frozenset(names)
     places = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     keywords = {p.name for p in parameters if p.kind is not p.VAR_POSITIONAL}
@@ -418,10 +417,8 @@ class Call:
 def _called(fun: Callable[..., Any], k: Any) -> str:
     if isinstance(k, str):
         return repr(k)
-    try:
-        return repr(list(inspect.signature(fun).parameters)[k])
-    except (TypeError, ValueError, IndexError):
-        return str(k)
+    parameters = parameters_of(fun) or []
+    return repr(parameters[k].name) if k < len(parameters) else str(k)
 
 
 def _array(x: Any) -> Any:

@@ -23,14 +23,13 @@ import numpy as np
 from fgrad.core.aval import Shape
 from fgrad.core.nonfinite import quiet, watching
 from fgrad.core.notes import noting
-from fgrad.core.placement import near
+from fgrad.core.placement import buffer_of, near
 from fgrad.core.primitive import ITSELF, LINEAR, MULTILINEAR, OPERATORS, PRIMITIVES, SYMMETRIC, VJP, WEIGHTS
 from fgrad.core.tape import Node, Pick
 from fgrad.core.tensor import Tensor, bind
-from fgrad.core.trace import Tracer, current
+from fgrad.core.trace import current
 from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, convert, sum_axes, unbroadcast
-from fgrad.transforms.batch import BatchedTracer
 from fgrad.transforms.cotangents import lift
 from fgrad.transforms.manager import GradManager, Recorded
 from fgrad.transforms.stage import Stage
@@ -95,9 +94,8 @@ def _generic(y: Any, rng: np.random.Generator) -> Any:
 def _is_finite(t: Any) -> bool:
     if t is None:
         return True
-    while isinstance(t, Tensor | BatchedTracer):
-        t = t._value if isinstance(t, Tensor) else t.whole
-    return not isinstance(t, Tracer) and cmath.isfinite(np.add.reduce(t, axis=None))
+    value = buffer_of(t)
+    return value is not None and cmath.isfinite(np.add.reduce(value, axis=None))
 
 
 class DoubleReverse:

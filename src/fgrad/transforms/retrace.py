@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -14,7 +13,7 @@ from fgrad import tree
 from fgrad.blocks import Setting
 from fgrad.core.aval import Aval
 from fgrad.core.trace import user_line
-from fgrad.transforms.calling import name_of
+from fgrad.transforms.calling import name_of, parameters_of
 
 
 class Key(NamedTuple):
@@ -108,10 +107,7 @@ def leaf_names(
     fun: Callable[..., Any], places: Sequence[int], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> list[str]:
     """Return what to call each leaf of positional arguments, at `places`, and keyword ones."""
-    try:
-        parameters = list(inspect.signature(fun).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
+    parameters = parameters_of(fun) or []
     names = []
     for i in places:
         p = parameters[min(i, len(parameters) - 1)] if parameters else None

@@ -19,6 +19,7 @@ from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.blocks import Block
+from fgrad.core.placement import buffer_of
 from fgrad.core.primitive import VJP, Primitive
 from fgrad.core.snapshot import compact, copy_as_it_lies
 from fgrad.core.tape import Node, Pick, Tape
@@ -134,9 +135,8 @@ def chain(t: Any) -> Iterator[Tensor]:
 
 def value_of(t: Any) -> Any:
     """Return the array or number under a leaf, of all examples where it stands for some; None without one."""
-    while isinstance(t, Tensor | BatchedTracer):
-        t = t._value if isinstance(t, Tensor) else t.whole
-    return t if isinstance(t, np.ndarray | np.generic | DeviceArray | int | float | complex) else None
+    value = buffer_of(t)
+    return value if isinstance(value, np.ndarray | np.generic | DeviceArray | int | float | complex) else None
 
 
 def _print(t: Any) -> _Print | None:

@@ -311,11 +311,8 @@ def even(rw: Rewriting, e: Equation) -> Any:
 @ALGEBRA.on("positive", "stop_gradient", "discrete", "conjugate", "real")
 def nothing(rw: Rewriting, e: Equation) -> Any:
     """These change no value, real ones at least: a simple program is not differentiated any more."""
-    return (
-        e.args[0]
-        if rw.aval(e.args[0]) == e.outs[0].aval and _kind(e) != "c"
-        else (e.args[0] if e.name in {"positive", "stop_gradient", "discrete"} else None)
-    )
+    stays = e.name in {"positive", "stop_gradient", "discrete"}
+    return e.args[0] if stays or (rw.aval(e.args[0]) == e.outs[0].aval and _kind(e) != "c") else None
 
 
 @ALGEBRA.on("maximum", "minimum", "fmax", "fmin")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import is_
+
 from fgrad.compiler.simplify.algebra import ALGEBRA
 from fgrad.compiler.simplify.constants import Constants
 from fgrad.compiler.simplify.operands import FOLDING, OPERANDS
@@ -45,13 +47,9 @@ def simplify(program: Program) -> Program:
 def _same(before: tuple[Equation, ...], after: tuple[Equation, ...]) -> bool:
     """Return whether a pass has changed nothing: it keeps the variables of what it keeps."""
     return len(before) == len(after) and all(
-        a.outs == b.outs and a.name == b.name and len(a.args) == len(b.args) and all(map(_is, a.args, b.args))
+        a.outs == b.outs and a.name == b.name and len(a.args) == len(b.args) and all(map(is_, a.args, b.args))
         for a, b in zip(before, after, strict=True)
     )
-
-
-def _is(a: object, b: object) -> bool:
-    return a is b
 
 
 def _with_inner(program: Program) -> Program:

@@ -197,7 +197,7 @@ class Rewriting(Operations):
         if not has_effect(e):
             args = [a if a.__class__ is Var else self.constants.key(a) for a in e.args]
             if COMMUTATIVE in e.traits:
-                args.sort(key=_order)
+                args.sort(key=lambda a: (0, id(a)) if a.__class__ is Var else (1, str(a)))
             key = (e.name, tuple(args), self.constants.key(e.params))
             known = self._shared.get(key)
             if known is not None:
@@ -228,10 +228,6 @@ def _variables(program: Program) -> list[Var]:
 def _number(v: Var) -> int:
     digits = v.name[1:]
     return int(digits) if digits.isdecimal() else 0
-
-
-def _order(key: Any) -> tuple[int, Any]:
-    return (0, id(key)) if key.__class__ is Var else (1, str(key))
 
 
 @functools.cache

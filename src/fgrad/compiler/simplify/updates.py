@@ -34,7 +34,7 @@ def added(rw: Rewriting, e: Equation) -> Any:
         return None
     shape, others = out.aval.shape, []
     parts: list[Part] = []
-    for term in _terms(rw, e):
+    for term in rw.chain(e, lambda made: made.outs[0].aval == out.aval):
         held = part(rw, term, shape) if rw.single(term) and term.aval == out.aval else None
         place = _place(shape, held[1]) if held else None
         if held and place:
@@ -50,11 +50,6 @@ def added(rw: Rewriting, e: Equation) -> Any:
     for term in others[1:]:
         total = rw.add(total, term)
     return whole if total is None else rw.add(total, whole)
-
-
-def _terms(rw: Rewriting, e: Equation) -> list[Any]:
-    """Return what is added up, in order."""
-    return rw.chain(e, lambda made: made.outs[0].aval == e.outs[0].aval)
 
 
 def _summed(rw: Rewriting, parts: Sequence[Part]) -> list[Part]:

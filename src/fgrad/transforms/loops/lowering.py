@@ -111,15 +111,11 @@ def _has_regions(program: Program) -> bool:
     return bool(program.regions) or any(_has_regions(p) for e in program.equations for p in programs_of(e))
 
 
-def _has_checkpoint(code: Any) -> bool:
-    return getattr(innermost(code), "checkpoint", None) not in (None, False)
-
-
 def _is_lowerable(code: Any) -> bool:
     if not isinstance(innermost(code), PLAIN):
         return False
     times = order(code)
-    if times and _has_checkpoint(code):
+    if times and getattr(innermost(code), "checkpoint", None) not in (None, False):
         return False
     return times < 2 or not any(map(_has_regions, code.inner()))
 
