@@ -36,16 +36,19 @@ def _solved(slopes: Callable[..., Any], place: int) -> Any:
     return inverse
 
 
+def _on_positive(slopes: Callable[..., Any], sign: int) -> Any:
+    """Return these slopes, or minus them, where the last argument is not negative, and zero elsewhere."""
+
+    def signed(f: Expr, *xs: Expr) -> tuple[Expr, ...]:
+        *shapes, x = xs
+        return tuple(
+            zero_where(x < 0, lambda x, i=i: sign * slopes(*shapes, x)[i], x, at=1.0) for i in range(len(xs))
+        )
+
+    return signed
+
+
 # ---- chi-square, gamma and Poisson
-
-
-def _chi(sgn: int) -> Any:
-    def slopes(f: Expr, v: Expr, x: Expr) -> tuple[Expr, Expr]:
-        by_v = lambda x: sgn * fn.gammainc_a(v / 2, x / 2) / 2
-        by_x = lambda x: sgn * gamma_density(v / 2, x / 2) / 2
-        return zero_where(x < 0, by_v, x, at=1.0), zero_where(x < 0, by_x, x, at=1.0)
-
-    return slopes
 
 
 def _chdtri(f: Expr, v: Expr, p: Expr) -> tuple[Expr, Expr]:
@@ -94,13 +97,6 @@ def _of_f(m: Expr, n: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
     density = beta_density(m / 2, n / 2, w) / (total * total)
     by_m = fn.betainc_a(m / 2, n / 2, w) / 2 + density * n * x
     return by_m, fn.betainc_b(m / 2, n / 2, w) / 2 - density * m * x, density * m * n
-
-
-def _fdtr(sgn: int) -> Any:
-    def slopes(f: Expr, m: Expr, n: Expr, x: Expr) -> tuple[Expr, ...]:
-        return tuple(zero_where(x < 0, lambda x, i=i: sgn * _of_f(m, n, x)[i], x, at=1.0) for i in range(3))
-
-    return slopes
 
 
 # the rule of Gauss and Legendre on (0, 1), whose error is 15.9**-14 for a singularity at 4i
@@ -216,8 +212,8 @@ def _kolmogorov_slope(y: Expr) -> Expr:
 
 # fmt: off
 declare({
-    "chdtr":   Row("v x", _chi(1), "8.17(i), 8.8.13"),
-    "chdtrc":  Row("v x", _chi(-1), "8.17(i), 8.8.13"),
+    "chdtr":   Row("v x", _on_positive(_of_chi, 1), "8.17(i), 8.8.13"),
+    "chdtrc":  Row("v x", _on_positive(_of_chi, -1), "8.17(i), 8.8.13"),
     "chdtri":  Row("v p", _chdtri, "inverse of chdtrc"),
     "chdtriv": Row("p x", _solved(_of_chi, 0), "inverse of chdtr"),
     "gdtr":    Row("a b x", lambda f, a, b, x: _of_gamma(a, b, x), "8.8.13"),
@@ -240,8 +236,8 @@ declare({
     "nbdtrc":  Row("k n p", lambda f, k, n, p: (None, None, -_negative_density(k, n, p)), "8.17.24"),
     "nbdtri":  Row("k n y", lambda f, k, n, y: (None, None, 1 / _negative_density(k, n, f)),
                     "inverse of nbdtr"),
-    "fdtr":    Row("dfn dfd x", _fdtr(1), "8.17.1"),
-    "fdtrc":   Row("dfn dfd x", _fdtr(-1), "8.17.4"),
+    "fdtr":    Row("dfn dfd x", _on_positive(_of_f, 1), "8.17.1"),
+    "fdtrc":   Row("dfn dfd x", _on_positive(_of_f, -1), "8.17.4"),
     "fdtri":   Row("dfn dfd p", _solved(_of_f, 2), "inverse of fdtr"),
     "stdtr":    Row("df t", lambda f, df, t: _of_t(df, t), "8.17.1"),
     "stdtrit":  Row("df p", _solved(_of_t, 1), "inverse of stdtr"),
