@@ -185,19 +185,14 @@ _opaque: set[type] = set()  # classes that are leaves and no dataclasses, MANY a
 
 def _know(x: Any) -> None:
     """Register every dataclass in `x`: its fields are the children."""
-    for leaf in _leaves_of(x):
+    import optree  # noqa: PLC0415 -- late, as in flatten
+
+    for leaf in optree.tree_leaves(x, namespace=NAMESPACE):
         cls = type(leaf)
         if dataclasses.is_dataclass(cls) and cls not in _known:
             _known.add(cls)
             _register_dataclass(cls)
             _know(leaf)
-
-
-def _leaves_of(x: Any) -> list[Any]:
-    import optree  # noqa: PLC0415 -- late, as in flatten
-
-    found: list[Any] = optree.tree_leaves(x, namespace=NAMESPACE)
-    return found
 
 
 def _register_dataclass(cls: type) -> None:

@@ -84,6 +84,8 @@ def matmul(
 def _loop(ufunc: Any, x: Any, y: Any, dtype: Any, options: dict[str, Any]) -> tuple[Any, ...]:
     """Return operands of a product in the dtypes with which NumPy computes a result of `dtype`."""
     x, y = together(x, y)
+    if dtype is None:
+        return x, y
     known = {k: v for k, v in options.items() if k in {"casting", "order", "subok"}}
     return cast_operands(ufunc, (x, y), dtype=dtype, **known)
 
@@ -187,9 +189,7 @@ def vdot(a: Any, b: Any, /) -> Any:
 @implements(np.vecdot)
 def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, dtype: Any = None, **_: Any) -> Any:
     """Return the sum of conj(x1) * x2 over an axis, with broadcasting."""
-    if dtype is not None:
-        x1, x2 = _loop(np.vecdot, x1, x2, dtype, _)
-    x, y = (moveaxis(v, axis, -1) for v in together(x1, x2))
+    x, y = (moveaxis(v, axis, -1) for v in _loop(np.vecdot, x1, x2, dtype, _))
     x = bind("conjugate", x) if x.dtype.kind == "c" else x
     z = matmul(linear.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), linear.reshape(y, (*y.shape, 1)))
     return stored(as_scalar(linear.reshape(z, z.shape[:-2])), out)
@@ -198,9 +198,7 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, dtype: Any =
 @implements(getattr(np, "matvec", None))
 def matvec(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, **_: Any) -> Any:
     """Return the products of matrices with vectors; axes before the last ones broadcast."""
-    if dtype is not None:
-        x1, x2 = _loop(np.matvec, x1, x2, dtype, _)
-    x, y = together(x1, x2)
+    x, y = _loop(getattr(np, "matvec", None), x1, x2, dtype, _)
     if len(x.shape) < 2 or len(y.shape) < 1:
         raise ValueError(f"matvec needs matrices and vectors, not shapes {x.shape} and {y.shape}")
     z = matmul(x, linear.reshape(y, (*y.shape, 1)))
@@ -210,9 +208,7 @@ def matvec(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, **_: Any)
 @implements(getattr(np, "vecmat", None))
 def vecmat(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, **_: Any) -> Any:
     """Return the products of conjugated vectors with matrices; axes before the last ones broadcast."""
-    if dtype is not None:
-        x1, x2 = _loop(np.vecmat, x1, x2, dtype, _)
-    x, y = together(x1, x2)
+    x, y = _loop(getattr(np, "vecmat", None), x1, x2, dtype, _)
     if len(x.shape) < 1 or len(y.shape) < 2:
         raise ValueError(f"vecmat needs vectors and matrices, not shapes {x.shape} and {y.shape}")
     x = bind("conjugate", x) if x.dtype.kind == "c" else x

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fgrad.core.tensor import Tensor, bind, is_tracked
-from fgrad.extend.engine import ComplexResultError, convert, imag, real, systems
+from fgrad.extend.engine import ComplexResultError, convert, imag, named, real, systems
 from fgrad.numpy import linalg
 from fgrad.scipy.linalg import arguments
 
@@ -132,31 +133,19 @@ def _circular(a: Any) -> tuple[Any, Any]:
     return real(turned), imag(turned)
 
 
-def cosm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
-    """Return the cosine of square matrices, by the exponential."""
-    return _circular(arguments.square(A))[0]
+def _by_exponentials(name: str, word: str, parts: Callable[..., Any], of: Callable[..., Any]) -> Any:
+    """Return SciPy's function `name`, which is made of the cosine and sine of one kind."""
+
+    @named(name, f"Return the {word} of square matrices, by the exponential.")
+    def function(A: Any) -> Any:  # noqa: N803 -- SciPy's name
+        return of(*parts(arguments.square(A)))
+
+    return function
 
 
-def sinm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
-    """Return the sine of square matrices, by the exponential."""
-    return _circular(arguments.square(A))[1]
-
-
-def tanm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
-    """Return the tangent of square matrices, by the exponential."""
-    return systems.solve(*_circular(arguments.square(A)))
-
-
-def coshm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
-    """Return the hyperbolic cosine of square matrices, by the exponential."""
-    return _halves(arguments.square(A))[0]
-
-
-def sinhm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
-    """Return the hyperbolic sine of square matrices, by the exponential."""
-    return _halves(arguments.square(A))[1]
-
-
-def tanhm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
-    """Return the hyperbolic tangent of square matrices, by the exponential."""
-    return systems.solve(*_halves(arguments.square(A)))
+cosm: Callable[[Any], Any] = _by_exponentials("cosm", "cosine", _circular, lambda c, s: c)
+sinm: Callable[[Any], Any] = _by_exponentials("sinm", "sine", _circular, lambda c, s: s)
+tanm: Callable[[Any], Any] = _by_exponentials("tanm", "tangent", _circular, systems.solve)
+coshm: Callable[[Any], Any] = _by_exponentials("coshm", "hyperbolic cosine", _halves, lambda c, s: c)
+sinhm: Callable[[Any], Any] = _by_exponentials("sinhm", "hyperbolic sine", _halves, lambda c, s: s)
+tanhm: Callable[[Any], Any] = _by_exponentials("tanhm", "hyperbolic tangent", _halves, systems.solve)

@@ -15,7 +15,7 @@ from fgrad.scipy.special.primitives import Row, declare, either
 
 
 def _neighbours(
-    name: str, below: int, above: int, scaling: Callable[[Expr, Expr], Any] = lambda f, z: 0
+    name: str, below: int, above: int, scaling: Callable[[Expr, Expr, Expr], Any] = lambda f, v, z: 0
 ) -> Callable[[Expr, Expr, Expr], tuple[None, Expr]]:
     """Return the slopes of a function g of order v, (below g(v - 1, z) + above g(v + 1, z)) / 2.
 
@@ -24,7 +24,7 @@ def _neighbours(
     g = call(name)
 
     def slopes(f: Expr, v: Expr, z: Expr) -> tuple[None, Expr]:
-        return None, (below * g(v - 1, z) + above * g(v + 1, z)) / 2 + scaling(f, z)
+        return None, (below * g(v - 1, z) + above * g(v + 1, z)) / 2 + scaling(f, v, z)
 
     return slopes
 
@@ -100,14 +100,6 @@ def _second(x: Expr) -> Expr:
     return either(fn.fabs(x) < 1e-4, x, near, lambda x: fn.iv(2, x), inside=0.0, outside=1.0)
 
 
-def _ive(f: Expr, v: Expr, x: Expr) -> tuple[None, Expr]:
-    return None, (fn.ive(v - 1, x) + fn.ive(v + 1, x)) / 2 - fn.ive_signed(v, x)
-
-
-def _ive_signed(f: Expr, v: Expr, x: Expr) -> tuple[None, Expr]:
-    return None, (fn.ive_signed(v - 1, x) + fn.ive_signed(v + 1, x)) / 2 - fn.ive(v, x)
-
-
 def _besselpoly(f: Expr, a: Expr, lmb: Expr, nu: Expr) -> tuple[Expr, None, None]:
     return fn.besselpoly(a, lmb + 1, nu - 1) - fn.besselpoly(a, lmb + 1, nu + 1), None, None
 
@@ -120,17 +112,19 @@ declare({
     "yve": Row("v z", _neighbours("yve", 1, -1), "10.6.1"),
     "yn":  Row("n x", _neighbours("yn", 1, -1), "10.6.1"),
     "iv":  Row("v z", _neighbours("iv", 1, 1), "10.29.1", complex=True),
-    "ive": Row("v z", _ive, "10.29.1"),
+    "ive": Row("v z", _neighbours("ive", 1, 1, lambda f, v, z: -fn.ive_signed(v, z)), "10.29.1"),
     # ive times the sign, by which both have the mean of both sides at zero in every order
-    "ive_signed": Row("v z", _ive_signed, "10.29.1", run=lambda v, z: np.sign(z) * special.ive(v, z)),
+    "ive_signed": Row("v z", _neighbours("ive_signed", 1, 1, lambda f, v, z: -fn.ive(v, z)), "10.29.1",
+                      run=lambda v, z: np.sign(z) * special.ive(v, z)),
     "kv":  Row("v z", _neighbours("kv", -1, -1), "10.29.1", complex=True),
-    "kve": Row("v z", _neighbours("kve", -1, -1, lambda f, z: f), "10.29.1", complex=True),
+    "kve": Row("v z", _neighbours("kve", -1, -1, lambda f, v, z: f), "10.29.1", complex=True),
     "kn":  Row("n x", _neighbours("kn", -1, -1), "10.29.1"),
     "hankel1":  Row("v z", _neighbours("hankel1", 1, -1), "10.6.1", complex=True),
-    "hankel1e": Row("v z", _neighbours("hankel1e", 1, -1, lambda f, z: -fn.turned(f)), "10.6.1",
+    "hankel1e": Row("v z", _neighbours("hankel1e", 1, -1, lambda f, v, z: -fn.turned(f)), "10.6.1",
                     complex=True),
     "hankel2":  Row("v z", _neighbours("hankel2", 1, -1), "10.6.1", complex=True),
-    "hankel2e": Row("v z", _neighbours("hankel2e", 1, -1, lambda f, z: fn.turned(f)), "10.6.1", complex=True),
+    "hankel2e": Row("v z", _neighbours("hankel2e", 1, -1, lambda f, v, z: fn.turned(f)), "10.6.1",
+                    complex=True),
     "j0":  Row("x", lambda f, x: (-fn.j1(x),), "10.6.3"),
     "j1":  Row("x", lambda f, x: ((fn.j0(x) - fn.jv(2, x)) / 2,), "10.6.1"),
     "y0":  Row("x", lambda f, x: (-fn.y1(x),), "10.6.3"),

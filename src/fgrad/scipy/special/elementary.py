@@ -51,14 +51,9 @@ def _log_ratio(x: Expr, y: Expr) -> Expr:
     )
 
 
-def _rel_entr(_: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
-    slopes = lambda x, y: _log_ratio(x, y) + 1, lambda x, y: -x / y
-    return tuple(zero_where(_infinite(x, y), s, x, y, at=1.0) for s in slopes)  # type: ignore[return-value]
-
-
-def _kl_div(_: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
-    slopes = _log_ratio, lambda x, y: 1 - x / y
-    return tuple(zero_where(_infinite(x, y), s, x, y, at=1.0) for s in slopes)  # type: ignore[return-value]
+def _of_ratio(by_x: Callable[..., Any], by_y: Callable[..., Any]) -> Any:
+    """Return these slopes, and zero where the value is infinite."""
+    return lambda f, x, y: tuple(zero_where(_infinite(x, y), s, x, y, at=1.0) for s in (by_x, by_y))
 
 
 def _huber(_: Expr, delta: Expr, r: Expr) -> tuple[Expr, Expr]:
@@ -156,8 +151,9 @@ declare({
                       "product rule",
                       complex=True),
     "entr":       Row("x", _entr, "product rule"),
-    "rel_entr":   Row("x y", _rel_entr, "product rule"),
-    "kl_div":     Row("x y", _kl_div, "product rule"),
+    "rel_entr":   Row("x y", _of_ratio(lambda x, y: _log_ratio(x, y) + 1, lambda x, y: -x / y),
+                      "product rule"),
+    "kl_div":     Row("x y", _of_ratio(_log_ratio, lambda x, y: 1 - x / y), "product rule"),
     "huber":      Row("delta r", _huber, "by pieces"),
     "pseudo_huber": Row("delta r", _pseudo_huber, "chain rule"),
     "boxcox":     Row("x lmbda", lambda f, x, p: _boxcox(x, p, fn.log, _plain), "exprel(p log x) log x"),

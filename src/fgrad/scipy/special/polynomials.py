@@ -15,14 +15,13 @@ def _lower(n: Expr, slope: Callable[[Expr], Any]) -> Expr:
     return where(constant, 0, slope(where(constant, 0, n - 1)))
 
 
-def _sh_jacobi(f: Expr, n: Expr, p: Expr, q: Expr, x: Expr) -> tuple[None, None, None, Expr]:
-    scale = (n + p) / fn.binom(2 * n + p - 1, n)
-    return None, None, None, _lower(n, lambda m: scale * fn.eval_jacobi(m, p - q + 1, q, 2 * x - 1))
+def _row(arguments: str, slope: Callable[..., Any], source: str, **options: Any) -> Row:
+    """Return the row of a polynomial of degree n, whose slope is slope(n, n - 1, *others)."""
 
+    def slopes(f: Expr, n: Expr, *others: Expr) -> tuple[Expr | None, ...]:
+        return (*(None,) * len(others), _lower(n, lambda m: slope(n, m, *others)))
 
-def _jacobi(f: Expr, n: Expr, alpha: Expr, beta: Expr, x: Expr) -> tuple[None, None, None, Expr]:
-    scale = (n + alpha + beta + 1) / 2
-    return None, None, None, _lower(n, lambda m: scale * fn.eval_jacobi(m, alpha + 1, beta + 1, x))
+    return Row(arguments, slopes, source, **options)
 
 
 def _lpmv(f: Expr, m: Expr, v: Expr, x: Expr) -> tuple[None, None, Expr]:
@@ -34,42 +33,35 @@ def _lpmv(f: Expr, m: Expr, v: Expr, x: Expr) -> tuple[None, None, Expr]:
 
 # fmt: off
 declare({
-    "eval_legendre":    Row("n x", lambda f, n, x: (
-                            None, _lower(n, lambda m: (n + 1) / 2 * fn.eval_jacobi(m, 1, 1, x))),
-                            "18.7.9, 18.9.15", complex=True),
-    "eval_sh_legendre": Row("n x", lambda f, n, x: (
-                            None, _lower(n, lambda m: (n + 1) * fn.eval_jacobi(m, 1, 1, 2 * x - 1))),
-                            "18.7.10, 18.9.15", complex=True),
-    "eval_chebyt":      Row("n x", lambda f, n, x: (None, _lower(n, lambda m: n * fn.eval_chebyu(m, x))),
-                            "18.9.21", complex=True),
-    "eval_chebyu":      Row("n x", lambda f, n, x: (
-                            None, _lower(n, lambda m: 2 * fn.eval_gegenbauer(m, 2, x))),
-                            "18.7.4, 18.9.19", complex=True),
-    "eval_chebyc":      Row("n x", lambda f, n, x: (None, _lower(n, lambda m: n * fn.eval_chebyu(m, x / 2))),
-                            "18.1.3, 18.9.21", complex=True),
-    "eval_chebys":      Row("n x", lambda f, n, x: (
-                            None, _lower(n, lambda m: fn.eval_gegenbauer(m, 2, x / 2))),
-                            "18.1.3, 18.9.19", complex=True),
-    "eval_sh_chebyt":   Row("n x", lambda f, n, x: (
-                            None, _lower(n, lambda m: 2 * n * fn.eval_chebyu(m, 2 * x - 1))), "18.9.21",
-                            complex=True),
-    "eval_sh_chebyu":   Row("n x", lambda f, n, x: (
-                            None, _lower(n, lambda m: 4 * fn.eval_gegenbauer(m, 2, 2 * x - 1))),
-                            "18.7.4, 18.9.19", complex=True),
-    "eval_gegenbauer":  Row("n alpha x", lambda f, n, a, x: (
-                            None, None, _lower(n, lambda m: 2 * a * fn.eval_gegenbauer(m, a + 1, x))),
-                            "18.9.19", complex=True),
-    "eval_jacobi":      Row("n alpha beta x", _jacobi, "18.9.15", complex=True),
-    "eval_sh_jacobi":   Row("n p q x", _sh_jacobi, "18.1(iii), 18.9.15", complex=True),
-    "eval_laguerre":    Row("n x", lambda f, n, x: (None, _lower(n, lambda m: -fn.eval_genlaguerre(m, 1, x))),
-                            "18.9.23", complex=True),
-    "eval_genlaguerre": Row("n alpha x", lambda f, n, a, x: (
-                            None, None, _lower(n, lambda m: -fn.eval_genlaguerre(m, a + 1, x))), "18.9.23",
-                            complex=True),
-    "eval_hermite":     Row("n x", lambda f, n, x: (None, _lower(n, lambda m: 2 * n * fn.eval_hermite(m, x))),
-                            "18.9.25", whole=True),
-    "eval_hermitenorm": Row("n x", lambda f, n, x: (None, _lower(n, lambda m: n * fn.eval_hermitenorm(m, x))),
-                            "18.9.27", whole=True),
+    "eval_legendre":    _row("n x", lambda n, m, x: (n + 1) / 2 * fn.eval_jacobi(m, 1, 1, x),
+                             "18.7.9, 18.9.15", complex=True),
+    "eval_sh_legendre": _row("n x", lambda n, m, x: (n + 1) * fn.eval_jacobi(m, 1, 1, 2 * x - 1),
+                             "18.7.10, 18.9.15", complex=True),
+    "eval_chebyt":      _row("n x", lambda n, m, x: n * fn.eval_chebyu(m, x), "18.9.21", complex=True),
+    "eval_chebyu":      _row("n x", lambda n, m, x: 2 * fn.eval_gegenbauer(m, 2, x),
+                             "18.7.4, 18.9.19", complex=True),
+    "eval_chebyc":      _row("n x", lambda n, m, x: n * fn.eval_chebyu(m, x / 2),
+                             "18.1.3, 18.9.21", complex=True),
+    "eval_chebys":      _row("n x", lambda n, m, x: fn.eval_gegenbauer(m, 2, x / 2),
+                             "18.1.3, 18.9.19", complex=True),
+    "eval_sh_chebyt":   _row("n x", lambda n, m, x: 2 * n * fn.eval_chebyu(m, 2 * x - 1),
+                             "18.9.21", complex=True),
+    "eval_sh_chebyu":   _row("n x", lambda n, m, x: 4 * fn.eval_gegenbauer(m, 2, 2 * x - 1),
+                             "18.7.4, 18.9.19", complex=True),
+    "eval_gegenbauer":  _row("n alpha x", lambda n, m, a, x: 2 * a * fn.eval_gegenbauer(m, a + 1, x),
+                             "18.9.19", complex=True),
+    "eval_jacobi":      _row("n alpha beta x", lambda n, m, a, b, x: (
+                             (n + a + b + 1) / 2 * fn.eval_jacobi(m, a + 1, b + 1, x)),
+                             "18.9.15", complex=True),
+    "eval_sh_jacobi":   _row("n p q x", lambda n, m, p, q, x: (
+                             (n + p) / fn.binom(2 * n + p - 1, n)
+                             * fn.eval_jacobi(m, p - q + 1, q, 2 * x - 1)),
+                             "18.1(iii), 18.9.15", complex=True),
+    "eval_laguerre":    _row("n x", lambda n, m, x: -fn.eval_genlaguerre(m, 1, x), "18.9.23", complex=True),
+    "eval_genlaguerre": _row("n alpha x", lambda n, m, a, x: -fn.eval_genlaguerre(m, a + 1, x),
+                             "18.9.23", complex=True),
+    "eval_hermite":     _row("n x", lambda n, m, x: 2 * n * fn.eval_hermite(m, x), "18.9.25", whole=True),
+    "eval_hermitenorm": _row("n x", lambda n, m, x: n * fn.eval_hermitenorm(m, x), "18.9.27", whole=True),
     "lpmv":   Row("m v x", _lpmv, "14.10.5"),
     "hyp0f1": Row("v z", lambda f, v, z: (None, fn.hyp0f1(v + 1, z) / v), "16.3.1", complex=True),
     "hyp1f1": Row("a b z", lambda f, a, b, z: (None, None, a / b * fn.hyp1f1(a + 1, b + 1, z)), "13.3.15",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,43 +22,51 @@ def _bell(z: Expr) -> Expr:
     return ROOT_2PI * fn.exp(z * z / 2)
 
 
+def _solved(slopes: Callable[..., Any], place: int) -> Any:
+    """Return the slopes of what a function of these slopes has to have in a place, for the value there."""
+
+    def inverse(f: Expr, *given: Expr) -> tuple[Expr | None, ...]:
+        found = slopes(*given[:place], f, *given[place + 1 :])
+        own = found[place]
+        return tuple(
+            1 / own if i == place else None if slope is None else -slope / own
+            for i, slope in enumerate(found)
+        )
+
+    return inverse
+
+
+def _on_positive(slopes: Callable[..., Any], sign: int) -> Any:
+    """Return these slopes, or minus them, where the last argument is not negative, and zero elsewhere."""
+
+    def signed(f: Expr, *xs: Expr) -> tuple[Expr, ...]:
+        *shapes, x = xs
+        return tuple(
+            zero_where(x < 0, lambda x, i=i: sign * slopes(*shapes, x)[i], x, at=1.0) for i in range(len(xs))
+        )
+
+    return signed
+
+
 # ---- chi-square, gamma and Poisson
-
-
-def _chi(sgn: int) -> Any:
-    def slopes(f: Expr, v: Expr, x: Expr) -> tuple[Expr, Expr]:
-        by_v = lambda x: sgn * fn.gammainc_a(v / 2, x / 2) / 2
-        by_x = lambda x: sgn * gamma_density(v / 2, x / 2) / 2
-        return zero_where(x < 0, by_v, x, at=1.0), zero_where(x < 0, by_x, x, at=1.0)
-
-    return slopes
 
 
 def _chdtri(f: Expr, v: Expr, p: Expr) -> tuple[Expr, Expr]:
     return fn.gammaincinv_a(v / 2, f / 2), -2 / gamma_density(v / 2, f / 2)
 
 
-def _chdtriv(f: Expr, p: Expr, x: Expr) -> tuple[Expr, Expr]:
-    by_v = fn.gammainc_a(f / 2, x / 2)
-    return 2 / by_v, -gamma_density(f / 2, x / 2) / by_v
+def _of_chi(v: Expr, x: Expr) -> tuple[Expr, Expr]:
+    return fn.gammainc_a(v / 2, x / 2) / 2, gamma_density(v / 2, x / 2) / 2
 
 
-def _gdtr(sgn: int) -> Any:
-    def slopes(f: Expr, a: Expr, b: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
-        density = sgn * gamma_density(b, a * x)
-        return x * density, sgn * fn.gammainc_a(b, a * x), a * density
-
-    return slopes
+def _of_gamma(a: Expr, b: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
+    density = gamma_density(b, a * x)
+    return x * density, fn.gammainc_a(b, a * x), a * density
 
 
 def _gdtria(f: Expr, p: Expr, b: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
     density = x * gamma_density(b, f * x)
     return 1 / density, -fn.gammainc_a(b, f * x) / density, -f / x
-
-
-def _gdtrib(f: Expr, a: Expr, p: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
-    by_b, density = fn.gammainc_a(f, a * x), gamma_density(f, a * x)
-    return -x * density / by_b, 1 / by_b, -a * density / by_b
 
 
 def _gdtrix(f: Expr, a: Expr, b: Expr, p: Expr) -> tuple[Expr, Expr, Expr]:
@@ -70,22 +79,15 @@ def _pdtr(sgn: int) -> Any:
 
 
 def _pdtrik(f: Expr, p: Expr, m: Expr) -> tuple[Expr, Expr]:
-    by_k = fn.gammainc_a(f + 1, m)
-    slopes = -1 / by_k, -gamma_density(f + 1, m) / by_k
-    return where(f <= 0, 0, slopes[0]), where(f <= 0, 0, slopes[1])  # where no k is small enough
+    by_p, by_m = _solved(lambda k, m: (-fn.gammainc_a(k + 1, m), -gamma_density(k + 1, m)), 0)(f, p, m)
+    return where(f <= 0, 0, by_p), where(f <= 0, 0, by_m)  # where no k is small enough
 
 
 # ---- beta, F, Student's t, binomial
 
 
-def _btdtria(f: Expr, p: Expr, b: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
-    by_a = fn.betainc_a(f, b, x)
-    return 1 / by_a, -fn.betainc_b(f, b, x) / by_a, -beta_density(f, b, x) / by_a
-
-
-def _btdtrib(f: Expr, a: Expr, p: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
-    by_b = fn.betainc_b(a, f, x)
-    return -fn.betainc_a(a, f, x) / by_b, 1 / by_b, -beta_density(a, f, x) / by_b
+def _of_beta(a: Expr, b: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
+    return fn.betainc_a(a, b, x), fn.betainc_b(a, b, x), beta_density(a, b, x)
 
 
 def _of_f(m: Expr, n: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
@@ -95,18 +97,6 @@ def _of_f(m: Expr, n: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
     density = beta_density(m / 2, n / 2, w) / (total * total)
     by_m = fn.betainc_a(m / 2, n / 2, w) / 2 + density * n * x
     return by_m, fn.betainc_b(m / 2, n / 2, w) / 2 - density * m * x, density * m * n
-
-
-def _fdtr(sgn: int) -> Any:
-    def slopes(f: Expr, m: Expr, n: Expr, x: Expr) -> tuple[Expr, ...]:
-        return tuple(zero_where(x < 0, lambda x, i=i: sgn * _of_f(m, n, x)[i], x, at=1.0) for i in range(3))
-
-    return slopes
-
-
-def _fdtri(f: Expr, m: Expr, n: Expr, p: Expr) -> tuple[Expr, ...]:
-    by_m, by_n, density = _of_f(m, n, f)
-    return -by_m / density, -by_n / density, 1 / density
 
 
 # the rule of Gauss and Legendre on (0, 1), whose error is 15.9**-14 for a singularity at 4i
@@ -150,11 +140,6 @@ def _of_t(df: Expr, t: Expr) -> tuple[Expr, Expr]:
     return zero_where(fn.isinf(t), by_df, t, at=0.0), density
 
 
-def _stdtrit(f: Expr, df: Expr, p: Expr) -> tuple[Expr, Expr]:
-    by_df, density = _of_t(df, f)
-    return -by_df / density, 1 / density
-
-
 def _binomial_density(k: Expr, n: Expr, p: Expr) -> Expr:
     """Return the density of beta, which is how fast a binomial distribution function falls in p."""
     k = fn.floor(k)
@@ -196,15 +181,13 @@ def _by_noncentrality(x: Expr, df: Expr, nc: Expr) -> Expr:
     return -_noncentral_density(x, df + 2, nc)
 
 
-def _chndtrix(f: Expr, p: Expr, df: Expr, nc: Expr) -> tuple[Expr, None, Expr]:
-    density = _noncentral_density(f, df, nc)
-    return 1 / density, None, -_by_noncentrality(f, df, nc) / density
+def _of_noncentral(x: Expr, df: Expr, nc: Expr) -> tuple[Expr, None, Expr]:
+    return _noncentral_density(x, df, nc), None, _by_noncentrality(x, df, nc)
 
 
 def _chndtrinc(f: Expr, x: Expr, df: Expr, p: Expr) -> tuple[Expr, None, Expr]:
-    by_nc = _by_noncentrality(x, df, f)
-    slopes = -_noncentral_density(x, df, f) / by_nc, 1 / by_nc
-    return where(f < TINY, 0, slopes[0]), None, where(f < TINY, 0, slopes[1])  # where none is small enough
+    by_x, _, by_p = _solved(_of_noncentral, 2)(f, x, df, p)
+    return where(f < TINY, 0, by_x), None, where(f < TINY, 0, by_p)  # where none is small enough
 
 
 def _kolmogorov_slope(y: Expr) -> Expr:
@@ -229,22 +212,22 @@ def _kolmogorov_slope(y: Expr) -> Expr:
 
 # fmt: off
 declare({
-    "chdtr":   Row("v x", _chi(1), "8.17(i), 8.8.13"),
-    "chdtrc":  Row("v x", _chi(-1), "8.17(i), 8.8.13"),
+    "chdtr":   Row("v x", _on_positive(_of_chi, 1), "8.17(i), 8.8.13"),
+    "chdtrc":  Row("v x", _on_positive(_of_chi, -1), "8.17(i), 8.8.13"),
     "chdtri":  Row("v p", _chdtri, "inverse of chdtrc"),
-    "chdtriv": Row("p x", _chdtriv, "inverse of chdtr"),
-    "gdtr":    Row("a b x", _gdtr(1), "8.8.13"),
-    "gdtrc":   Row("a b x", _gdtr(-1), "8.8.14"),
+    "chdtriv": Row("p x", _solved(_of_chi, 0), "inverse of chdtr"),
+    "gdtr":    Row("a b x", lambda f, a, b, x: _of_gamma(a, b, x), "8.8.13"),
+    "gdtrc":   Row("a b x", lambda f, a, b, x: tuple(-slope for slope in _of_gamma(a, b, x)), "8.8.14"),
     "gdtria":  Row("p b x", _gdtria, "inverse of gdtr"),
-    "gdtrib":  Row("a p x", _gdtrib, "inverse of gdtr"),
+    "gdtrib":  Row("a p x", _solved(_of_gamma, 1), "inverse of gdtr"),
     "gdtrix":  Row("a b p", _gdtrix, "inverse of gdtr"),
     "pdtr":    Row("k m", _pdtr(-1), "8.4.10, 8.8.14"),
     "pdtrc":   Row("k m", _pdtr(1), "8.4.9, 8.8.13"),
     "pdtri":   Row("k y", lambda f, k, y: (None, -1 / gamma_density(fn.floor(k) + 1, f)),
                     "inverse of pdtr"),
     "pdtrik":  Row("p m", _pdtrik, "inverse of pdtr"),
-    "btdtria": Row("p b x", _btdtria, "inverse of betainc"),
-    "btdtrib": Row("a p x", _btdtrib, "inverse of betainc"),
+    "btdtria": Row("p b x", _solved(_of_beta, 0), "inverse of betainc"),
+    "btdtrib": Row("a p x", _solved(_of_beta, 1), "inverse of betainc"),
     "bdtr":    Row("k n p", lambda f, k, n, p: (None, None, -_binomial_density(k, n, p)), "8.17.5"),
     "bdtrc":   Row("k n p", lambda f, k, n, p: (None, None, _binomial_density(k, n, p)), "8.17.5"),
     "bdtri":   Row("k n y", lambda f, k, n, y: (None, None, -1 / _binomial_density(k, n, f)),
@@ -253,18 +236,17 @@ declare({
     "nbdtrc":  Row("k n p", lambda f, k, n, p: (None, None, -_negative_density(k, n, p)), "8.17.24"),
     "nbdtri":  Row("k n y", lambda f, k, n, y: (None, None, 1 / _negative_density(k, n, f)),
                     "inverse of nbdtr"),
-    "fdtr":    Row("dfn dfd x", _fdtr(1), "8.17.1"),
-    "fdtrc":   Row("dfn dfd x", _fdtr(-1), "8.17.4"),
-    "fdtri":   Row("dfn dfd p", _fdtri, "inverse of fdtr"),
+    "fdtr":    Row("dfn dfd x", _on_positive(_of_f, 1), "8.17.1"),
+    "fdtrc":   Row("dfn dfd x", _on_positive(_of_f, -1), "8.17.4"),
+    "fdtri":   Row("dfn dfd p", _solved(_of_f, 2), "inverse of fdtr"),
     "stdtr":    Row("df t", lambda f, df, t: _of_t(df, t), "8.17.1"),
-    "stdtrit":  Row("df p", _stdtrit, "inverse of stdtr"),
+    "stdtrit":  Row("df p", _solved(_of_t, 1), "inverse of stdtr"),
     "nrdtrimn": Row("p std x", lambda f, p, std, x: (
                     -std * _bell(fn.ndtri(p)), -fn.ndtri(p), 1), "inverse of ndtr"),
     "nrdtrisd": Row("mn p x", _nrdtrisd, "inverse of ndtr"),
-    "chndtr":   Row("x df nc", lambda f, x, df, nc: (
-                    _noncentral_density(x, df, nc), None, _by_noncentrality(x, df, nc)),
+    "chndtr":   Row("x df nc", lambda f, x, df, nc: _of_noncentral(x, df, nc),
                     "Johnson, Kotz & Balakrishnan (1995), 29"),
-    "chndtrix": Row("p df nc", _chndtrix, "inverse of chndtr"),
+    "chndtrix": Row("p df nc", _solved(_of_noncentral, 0), "inverse of chndtr"),
     "chndtrinc": Row("x df p", _chndtrinc, "inverse of chndtr"),
     "kolmogorov": Row("y", lambda f, y: (_kolmogorov_slope(y),), "Kolmogorov (1933), term by term"),
     "kolmogi":  Row("p", lambda f, p: (1 / _kolmogorov_slope(f),), "inverse of kolmogorov"),
