@@ -18,6 +18,7 @@ from fgrad.compiler import (
     matrix_loops,  # noqa: F401 -- likewise, the rules of `decompose`
     ordering,  # noqa: F401 -- likewise
     scans,  # noqa: F401 -- likewise
+    windows,  # noqa: F401 -- likewise
     writes,  # noqa: F401 -- likewise
 )
 from fgrad.compiler.decompose import Plain, decompose
