@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fgrad.compiler import (
+    dense_systems,  # noqa: F401 -- fills the library and the rules of `decompose`
     fourier,  # noqa: F401 -- fills the library
     layout,
     matrices,  # noqa: F401 -- likewise
