@@ -129,6 +129,11 @@ class Writer(Operations):
             self.constants[id(array)] = (self.numbers[key], array)
         return self.numbers[key]
 
+    def shape_of(self, name: str, *args: Var, **params: Any) -> tuple[int, ...]:
+        """Return the shape of what a primitive gives of variables."""
+        found: Aval = PRIMITIVES[name].shape(*(a.aval for a in args), **params)  # type: ignore[misc]
+        return found.shape
+
     def make(self, name: str, *args: Any, **params: Any) -> Var:
         """Return the result of a primitive, as a new variable."""
         return self.write_all(name, *args, **params)[0]

@@ -99,7 +99,7 @@ def _solve(w: Writer, args: Any, avals: Any, results: Any, params: dict[str, Any
             kinds.append(Aval((*lead, *a.shape[-2:]), a.dtype))
     dtype = results[0].dtype
     if is_pair(results[0]):
-        given = [x if is_pair(k) else _paired(w, x) for x, k in zip(given, kinds, strict=True)]
+        given = [x if is_pair(k) else paired(w, x) for x, k in zip(given, kinds, strict=True)]
     kinds = [Aval(k.shape, dtype) for k in kinds]
     return _called(w, ["solve"], given, kinds, results, lead=lead, checked=2)
 
@@ -109,7 +109,7 @@ def _triangular(w: Writer, args: Any, avals: Any, results: Any, params: dict[str
     if not is_pair(results[0]):
         return None
     dtype = part_of(results[0].dtype)
-    args = [x if is_pair(a) else _paired(w, x) for x, a in zip(args, avals, strict=True)]
+    args = [x if is_pair(a) else paired(w, x) for x, a in zip(args, avals, strict=True)]
     out = Var(pair_of(results[0]), f"t{w.count}")
     given = tuple([w.typed(x, dtype) for x in args])
     made = Equation("solve_triangular", given, {**params, "pairs": True}, (out,), w.line)
@@ -141,7 +141,7 @@ def _qr(w: Writer, args: Any, avals: Any, results: Any, params: dict[str, Any]) 
     return made[0], w.where(w.array(kept[..., None] if pair else kept), upper, 0.0)
 
 
-_RULES: dict[str, Rule] = {
+PAIRED: dict[str, Rule] = {  # what is done with pairs, by primitive
     "cholesky": _plain("cholesky_lo", checked=1),
     "det": _plain("det"),
     "slogdet": _plain("slogdet"),
@@ -156,7 +156,7 @@ _RULES: dict[str, Rule] = {
 
 def _on_pairs(w: Writer, *args: Any, of: str, avals: Any, **params: Any) -> Any:
     """Let a loop compute what a primitive does with complex numbers."""
-    rule = _RULES.get(of)
+    rule = PAIRED.get(of)
     if rule is None or not all(isinstance(a, Var) for a in args):
         return None
     known = dict(w.constants.values())
@@ -165,7 +165,7 @@ def _on_pairs(w: Writer, *args: Any, of: str, avals: Any, **params: Any) -> Any:
     return rule(w, args, given, results, params)
 
 
-def _paired(w: Writer, x: Var) -> Var:
+def paired(w: Writer, x: Var) -> Var:
     """Return real numbers as complex ones."""
     return w.make("complex.pairs", x, w.array(np.zeros(x.aval.shape, x.aval.dtype)))
 
@@ -182,10 +182,10 @@ def _after(name: str, given: Callable[..., Any] | None) -> Callable[..., Any]:
         outs = tuple([Var(a, "") for a in results])
         if is_native(Equation(name, args, params, outs, "")):
             return None
-        return _RULES[name](w, args, tuple(map(aval_out, args)), results, params)
+        return PAIRED[name](w, args, tuple(map(aval_out, args)), results, params)
 
     return rule
 
 
 RULES[ON_PAIRS] = _on_pairs
-RULES.update({name: _after(name, RULES.get(name)) for name in _RULES if name != "eig"})
+RULES.update({name: _after(name, RULES.get(name)) for name in tuple(PAIRED) if name != "eig"})

@@ -446,6 +446,8 @@ def _extremum(sign: str, *, skips: bool) -> Callable[[Number, Number], Number]:
     return join
 
 
+for _name in ("convolve", "conv", "conv_input", "conv_kernel"):
+    RULES[_name] = _contract  # they are bilinear, too
 RULES["prod"] = _halved(product)
 for _name, _sign, _skips in (
     ("max", "greater", False),

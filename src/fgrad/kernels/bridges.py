@@ -28,7 +28,8 @@ def bridge(loop: Loop, args: Sequence[Any], steps: int) -> tuple[native.Kernel, 
 
     Args:
         loop: what to call.
-        args: its arguments but for the bounds: (slot, aval) for arrays, which lie row by row, and numbers.
+        args: its arguments but for the bounds: numbers, and for arrays, which lie row by row, (slot, aval),
+            and a third item, their elements, where the contract of the loop speaks of these.
         steps: how many steps the loop has.
 
     Raises:
@@ -36,11 +37,15 @@ def bridge(loop: Loop, args: Sequence[Any], steps: int) -> tuple[native.Kernel, 
     """
     if not isinstance(loop, Function):
         return None
-    given = [np.empty(a[1].shape, a[1].dtype) if isinstance(a, tuple) else a for a in args]
+    given = [_like(*a) if isinstance(a, tuple) else a for a in args]
     numbers, _ = loop.packed(given, steps)
     arrays = [a for a in args if isinstance(a, tuple)]
-    sizes = [aval.size * aval.dtype.itemsize for _, aval in arrays]
-    return _kernel(len(arrays)), [*(slot for slot, _ in arrays), *sizes, loop.kernel.address, *numbers]
+    sizes = [a[1].size * a[1].dtype.itemsize for a in arrays]
+    return _kernel(len(arrays)), [*(a[0] for a in arrays), *sizes, loop.kernel.address, *numbers]
+
+
+def _like(_: int, aval: Aval, array: Any = None) -> Any:
+    return np.empty(aval.shape, aval.dtype) if array is None else array
 
 
 def _kernel(count: int) -> native.Kernel:

@@ -199,7 +199,8 @@ def best(rows: int, columns: int, itemsize: int, *, adds: bool) -> Tile:
 
 
 @cache
-def _kernel(name: str, char: str, tile: Tile) -> Loop:
+def loop(name: str, char: str, tile: Tile) -> Loop:
+    """Return the loop over pieces of a convolution, one of `_KERNELS`."""
     arrays, numbers, body, contract = _KERNELS[name]
     arguments, types = zip(*(a.split() for a in arrays.split(", ")), strict=True)
     text = _HEAD.strip().format(
@@ -287,12 +288,51 @@ def plane(shape: Steps, rank: int) -> Steps:
     return shape if rank == 2 else (*shape[:-1], 1, shape[-1])
 
 
+class Call(NamedTuple):
+    """A loop over pieces, and what it takes.
+
+    Attributes:
+        name: which it is.
+        tile: the part of a product that stays in registers.
+        starts: where rows of the left factor, and terms, begin.
+        memory: how many elements of scratch memory each array of it has.
+        numbers: its last arguments.
+        pieces: how many steps it has.
+        elements: how many products that are.
+        out: the shape of what it writes to.
+    """
+
+    name: str
+    tile: Tile
+    starts: tuple[Any, Any]
+    memory: list[int]
+    numbers: Steps
+    pieces: int
+    elements: int
+    out: Steps
+
+
+def forward_call(plan: Geometry, itemsize: int) -> Call:
+    """Return the call that computes a convolution."""
+    step, parts = _rows(plan, itemsize)
+    starts = np.arange(plan.outputs, dtype=np.uintp) * plan.lines, plan.starts(step)
+    return _call("forward", plan, plan.tile(itemsize), starts, plan.out, step, parts)
+
+
+def backward_call(plan: Geometry, itemsize: int) -> Call:
+    """Return the call that computes the cotangent of the kernel: sums of (groups, blocks, lines, outputs)."""
+    tile = best(plan.lines, plan.outputs, itemsize, adds=True)
+    step, parts = _rows(plan, itemsize)
+    blocks = min(BLOCKS, parts // plan.groups)
+    pitch = -(-plan.outputs // tile.width) * tile.width
+    starts = plan.starts(step), np.arange(plan.out[3], dtype=np.uintp) * pitch
+    shape = (plan.groups, blocks, plan.lines, pitch)
+    return _call("backward", plan, tile, starts, shape, step, plan.groups * blocks, blocks)
+
+
 def forward(plan: Geometry, x: Any, w: Any, out: Any) -> None:
     """Fill `out` with the convolution of `x` with `w`; all are contiguous."""
-    tile = plan.tile(x.itemsize)
-    step, parts = _rows(plan, x.itemsize)
-    starts = np.arange(plan.outputs, dtype=np.uintp) * plan.lines, plan.starts(step)
-    _share("forward", plan, tile, (x.reshape(plan.x), w.reshape(-1), out.reshape(-1), *starts), step, parts)
+    _run(forward_call(plan, x.itemsize), plan, x, w, out)
 
 
 def backward_input(plan: Geometry, ct: Any, w: Any, out: Any) -> None:
@@ -303,14 +343,9 @@ def backward_input(plan: Geometry, ct: Any, w: Any, out: Any) -> None:
 
 def backward_kernel(plan: Geometry, ct: Any, x: Any) -> Any:
     """Return the cotangent of the kernel: (groups, outputs, channels, *window)."""
-    tile = best(plan.lines, plan.outputs, x.itemsize, adds=True)
-    step, parts = _rows(plan, x.itemsize)
-    blocks = min(BLOCKS, parts // plan.groups)
-    pitch = -(-plan.outputs // tile.width) * tile.width
-    sums = np.empty((plan.groups, blocks, plan.lines, pitch), x.dtype)
-    starts = plan.starts(step), np.arange(plan.out[3], dtype=np.uintp) * pitch
-    arrays = x.reshape(plan.x), ct.reshape(-1), sums.reshape(-1), *starts
-    _share("backward", plan, tile, arrays, step, plan.groups * blocks, blocks)
+    call = backward_call(plan, x.itemsize)
+    sums = np.empty(call.out, x.dtype)
+    _run(call, plan, x, ct, sums)
     return np.add.reduce(sums, axis=1)[..., : plan.outputs].transpose(0, 2, 1)
 
 
@@ -323,10 +358,17 @@ def _rows(plan: Geometry, itemsize: int) -> tuple[int, int]:
     return step, n * plan.groups * -(-height // step)
 
 
-def _share(
-    name: str, plan: Geometry, tile: Tile, arrays: tuple[Any, ...], step: int, units: int, *others: int
-) -> None:
-    """Run a loop over units of work in pieces, each of which has memory of its own."""
+def _call(
+    name: str,
+    plan: Geometry,
+    tile: Tile,
+    starts: tuple[Any, Any],
+    out: Steps,
+    step: int,
+    units: int,
+    *others: int,
+) -> Call:
+    """Return the loop over units of work in pieces, each of which has memory of its own."""
     _, _, height, width = plan.out
     kh, kw, _, _, *rest = plan.steps
     elements = math.prod(plan.out) * plan.lines
@@ -335,7 +377,12 @@ def _share(
     scratch = [plan.channels * (step + (kh - 1) * rest[2]) * (width + (kw - 1) * rest[3])]
     if name == "backward":
         scratch.append(step * width * -(-plan.outputs // tile.width) * tile.width)
-    memory = [np.empty(pieces * size, arrays[0].dtype) for size in scratch]
     numbers = (plan.channels, kh, kw, *rest, plan.outputs, height, width, step, pieces, *others)
-    loop = _kernel(name, arrays[0].dtype.char, tile)
-    threads.share(loop, (*arrays, *memory, *numbers), pieces, elements)
+    return Call(name, tile, starts, [pieces * n for n in scratch], numbers, pieces, elements, out)
+
+
+def _run(call: Call, plan: Geometry, x: Any, y: Any, out: Any) -> None:
+    memory = [np.empty(n, x.dtype) for n in call.memory]
+    arrays = (x.reshape(plan.x), y.reshape(-1), out.reshape(-1), *call.starts)
+    made = loop(call.name, x.dtype.char, call.tile)
+    threads.share(made, (*arrays, *memory, *call.numbers), call.pieces, call.elements)

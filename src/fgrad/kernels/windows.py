@@ -184,7 +184,8 @@ def _window_kernel(name: str, char: str) -> Loop:
 
 
 @lru_cache(config.cache_entries())
-def _pool_kernel(name: str, char: str, window: Steps, stride: int) -> Loop:
+def pooling(name: str, char: str, window: Steps, stride: int) -> Loop:
+    """Return the loop of one of `_POOLS` over images; `numbers` are its arguments besides arrays."""
     return compiled(_pool_text(name, np.dtype(char), window, stride))
 
 
@@ -313,13 +314,19 @@ def _backward_kernel(plan: Geometry, ct: Any, x: Any) -> Any:
     return out
 
 
-def _pool(name: str, arrays: tuple[Any, ...], window: Steps, stride: Steps, padding: Pads) -> None:
+def numbers(window: Steps, stride: Steps, padding: Pads) -> Steps:
+    """Return window, stride and padding before of two axes, of which the first may be one of length one."""
     rank = len(window)
     lead, zeros = (1,) * (2 - rank), (0,) * (2 - rank)
+    return (*lead, *window, *lead, *stride, *zeros, *(p[0] for p in padding))
+
+
+def _pool(name: str, arrays: tuple[Any, ...], window: Steps, stride: Steps, padding: Pads) -> None:
+    rank = len(window)
     flat = tuple([a.reshape(plane((-1, *a.shape[a.ndim - rank :]), rank)) for a in arrays])
-    steps = (*lead, *window, *lead, *stride, *zeros, *(p[0] for p in padding))
+    steps = numbers(window, stride, padding)
     elements = max(a.size for a in arrays)
-    kernel = _pool_kernel(name, arrays[0].dtype.char, steps[:2], steps[3])
+    kernel = pooling(name, arrays[0].dtype.char, steps[:2], steps[3])
     threads.share(kernel, (*flat, *steps), flat[0].shape[0], elements)
 
 

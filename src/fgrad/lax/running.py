@@ -1,4 +1,4 @@
-"""What runs along an axis, in compiled programs: loops of any ufunc where no kernel knows it."""
+"""What iterates in compiled programs: ufuncs along an axis, and functions of matrices by squaring."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import numpy as np
 
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import bind
+from fgrad.lax.loops import while_loop
 from fgrad.lax.scans import scan
+from fgrad.ops import iterations
 from fgrad.ops.linear import convert
+from fgrad.ops.matrix_functions import blocks
 
 
 def _along(step: Callable[..., Any], axis: int, first: Callable[..., Any], *xs: Any) -> Any:
@@ -47,3 +50,55 @@ def recur(a: Any, b: Any, *, axis: int) -> Any:
     shape = np.broadcast_shapes(a.shape, b.shape)
     a, b = (np.broadcast_to(convert(x, dtype), shape) for x in (a, b))
     return _along(lambda y, p, q: p * y + q, axis, lambda _, q: q, a, b)
+
+
+def _expm(a: Any) -> Any:
+    halvings = iterations.halvings_of(a)
+    count = np.max(halvings)
+
+    def square(state: Any) -> Any:
+        k, y = state
+        return k + 1.0, np.where(halvings > k, y @ y, y)
+
+    start = (0.0, iterations.quotient(a, halvings))
+    return while_loop(lambda state: state[0] < count, square, start)[1]
+
+
+def _wide(*xs: Any) -> list[Any]:
+    kind = np.result_type(*(x.dtype for x in xs), np.float64)
+    return [convert(x, kind) for x in xs]
+
+
+def matrix_exponential(a: Any, **_: Any) -> Any:
+    """Return exponentials of matrices, by `iterations.quotient` and a loop that squares."""
+    return _expm(*_wide(a))
+
+
+def frechet(a: Any, e: Any) -> Any:
+    """Return the derivative of the exponential at `a` along `e`, which is scaled to the size of `a`."""
+    a, e = _wide(a, e)
+    size, scale = (np.max(np.absolute(x), axis=(-2, -1), keepdims=True) for x in (a, e))
+    scale = np.where(scale > 0, np.where(size > 0, size, 1) / np.where(scale > 0, scale, 1), 1)
+    n = a.shape[-1]
+    return _expm(blocks(a, e * scale))[..., :n, n:] / scale
+
+
+def log_frechet(y: Any, e: Any) -> Any:
+    """Return the derivative along `e` of the logarithm where it is `y`, as `ops.matrix_functions` does."""
+    y, e = _wide(y, e)
+    size = np.max(np.sum(np.absolute(y), axis=-2))
+    halvings = np.where((size > 0.2) & np.isfinite(size), np.ceil(np.log2(np.maximum(size, 0.2) / 0.2)), 0.0)
+
+    def step(state: Any) -> Any:
+        k, e = state
+        root = _expm(y / np.exp2(k + 1))
+        return k + 1.0, bind("sylvester", root, root, e)
+
+    _, e = while_loop(lambda state: state[0] < halvings, step, (0.0, e))
+    one = np.eye(y.shape[-1], dtype=y.dtype)
+    rest = _expm(y / np.exp2(halvings)) - one
+    total: Any = 0
+    for t, w in zip(*np.polynomial.legendre.leggauss(9), strict=True):
+        b = np.linalg.inv(one + float(t + 1) / 2 * rest)
+        total = total + float(w) / 2 * (b @ e @ b)
+    return np.exp2(halvings) * total

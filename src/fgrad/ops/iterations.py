@@ -48,20 +48,30 @@ def expm(a: Any) -> Any:
         Higham (2005), The scaling and squaring method for the matrix exponential revisited, SIAM J. Matrix
         Anal. Appl. 26.
     """
-    halvings = np.maximum(np.ceil(np.log2(_size(a) / LARGEST)), 0)
+    halvings = halvings_of(a)
     count = float(np.max(halvings))
     if not math.isfinite(count):
         return a * np.nan
+    y = quotient(a, halvings)
+    for i in range(int(count)):
+        y = np.where(halvings > i, y @ y, y)
+    return y
+
+
+def halvings_of(a: Any) -> Any:
+    """Return how often matrices are halved before `quotient` is exact."""
+    return np.maximum(np.ceil(np.log2(_size(a) / LARGEST)), 0)
+
+
+def quotient(a: Any, halvings: Any) -> Any:
+    """Return the exponentials of matrices that are halved so often, as quotients of polynomials."""
     a, one, c = a * np.exp2(-halvings), _one(a), [x / PADE[0] for x in PADE]
     a2 = a @ a
     a4 = a2 @ a2
     a6 = a2 @ a4
     u = a @ (a6 @ (c[13] * a6 + c[11] * a4 + c[9] * a2) + c[7] * a6 + c[5] * a4 + c[3] * a2 + c[1] * one)
     v = a6 @ (c[12] * a6 + c[10] * a4 + c[8] * a2) + c[6] * a6 + c[4] * a4 + c[2] * a2 + one
-    y = np.linalg.solve(v - u, v + u)
-    for i in range(int(count)):
-        y = np.where(halvings > i, y @ y, y)
-    return y
+    return np.linalg.solve(v - u, v + u)
 
 
 def sqrtm(a: Any) -> Any:

@@ -27,10 +27,11 @@ from fgrad.core.primitive import MULTILINEAR, OUT, STACKS, VJP, Pattern, Primiti
 from fgrad.core.stored import is_flag, of_matrices, one_of, same_shapes, typed
 from fgrad.core.tensor import bind, unary
 from fgrad.ops import iterations
-from fgrad.ops.compiled import WRITTEN, Written
+from fgrad.ops.compiled import WRITTEN, Written, late
 from fgrad.ops.foreign import each, scipy
 from fgrad.ops.linear import broadcast_to, reshape
 from fgrad.ops.matrices import adjoint, as_row, conjugate, matrix_product, swapped
+from fgrad.ops.requirements import trusted
 
 # ---- functions of matrices
 
@@ -130,6 +131,32 @@ def _run_regularized(x: Any, a: Any, *, function: str) -> Any:
     return np.where(_singular(a, function)[..., None, None], near(x).eye(x.shape[-1], dtype=x.dtype), x)
 
 
+def _written_singular(a: Any, function: str) -> Any:
+    tiny = 4 * a.shape[-1] * float(np.finfo(a.dtype).eps)
+    size = np.absolute(bind("eig", a)[0])
+    limit = (math.sqrt(tiny) if function == "sqrtm" else tiny) * np.max(size, axis=-1)
+    return np.min(size, axis=-1) <= limit
+
+
+def _written_regular(ct: Any, a: Any, *, function: str) -> Any:
+    wrong = _written_singular(a, function) & np.any(ct != 0, axis=(-2, -1))
+    return trusted(ct, np.logical_not(wrong))
+
+
+def _written_regularized(x: Any, a: Any, *, function: str) -> Any:
+    singular = _written_singular(a, function)
+    return np.where(singular[..., None, None], np.eye(x.shape[-1], dtype=x.dtype), x)
+
+
+_LOOPS = "fgrad.lax.running"
+WRITTEN["regular"], WRITTEN["regularized"] = Written(_written_regular), Written(_written_regularized)
+WRITTEN["matrix_function"] = Written(
+    late(_LOOPS, "matrix_exponential"), lambda a, *, function, **_: function == "expm"
+)
+WRITTEN["frechet"] = Written(late(_LOOPS, "frechet"))
+WRITTEN["log_frechet"] = Written(late(_LOOPS, "log_frechet"))
+
+
 register(
     Primitive(
         "matrix_function",
@@ -155,7 +182,7 @@ register(
 # ---- derivatives of the exponential and of the logarithm
 
 
-def _blocks(a: Any, e: Any) -> Any:
+def blocks(a: Any, e: Any) -> Any:
     """Return [[a, e], [0, a]]."""
     columns = len(a.shape) - 1
     above = bind("concatenate", a, e, axis=columns)
@@ -190,7 +217,7 @@ def _there_frechet(a: Any, e: Any) -> Any:
     size, scale = (np.max(np.absolute(x), axis=(-2, -1), keepdims=True) for x in (a, e))
     scale = np.where(scale > 0, np.where(size > 0, size, 1) / np.where(scale > 0, scale, 1), 1)
     n = a.shape[-1]
-    return (iterations.expm(_blocks(a, e * scale))[..., :n, n:] / scale).astype(dtype, copy=False)
+    return (iterations.expm(blocks(a, e * scale))[..., :n, n:] / scale).astype(dtype, copy=False)
 
 
 def _run_log_frechet(y: Any, e: Any) -> Any:
@@ -270,8 +297,8 @@ def _of_both(a: Any, e: Any, ct: Any) -> Any:
     """
     n = a.shape[-1]
     scale = _ratio(a, e) if n else 1
-    corner = _blocks(near(ct).zeros(ct.shape, ct.dtype), ct)
-    full = bind("frechet", swapped(_blocks(a, scale * e)), corner)
+    corner = blocks(near(ct).zeros(ct.shape, ct.dtype), ct)
+    full = bind("frechet", swapped(blocks(a, scale * e)), corner)
     first, second = (bind("slice", full, index=(..., s, s)) for s in (slice(0, n), slice(n, None)))
     return (first + second) / scale
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import LARGE, by_argument, declare
 from fgrad.core.stored import Stored, are_steps, is_shape
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import FLOATS, backend
+from fgrad.ops.compiled import FLOATS, WRITTEN, Written, backend
 from fgrad.ops.linear import linear
 from fgrad.ops.windows import Pads, Steps, are_pads, padded, padded_size, places
 
@@ -70,6 +71,46 @@ def _run_max(x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
     for part in others:
         np.maximum(out, part, out=out)
     return out
+
+
+def _is_other(x: Aval, *, window: Steps, **_: Any) -> bool:
+    """Return whether compiled programs have no loop for windows of an array."""
+    return x.size > 0 and (x.dtype not in FLOATS or len(window) > 2)
+
+
+def _written_max(x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
+    full, there, here = _framed(x.shape[-len(window) :], padding)
+    count = _pooled(x, window, stride, padding)
+    if any(map(any, padding)):
+        seen = bind("slice", x, index=here) if _cuts(padding) else x
+        filled = near(x).full((*x.shape[: -len(window)], *full), -np.inf, x.dtype)
+        x = bind("update", filled, seen, index=there)
+    parts = [bind("slice", x, index=index) for index in _slices(window, stride, count[-len(window) :])]
+    return functools.reduce(lambda y, part: bind("maximum", y, part), parts)
+
+
+def _written_sum(x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
+    full, there, here = _framed(x.shape[-len(window) :], padding)
+    count = _pooled(x, window, stride, padding)
+    if any(map(any, padding)):
+        seen = bind("slice", x, index=here) if _cuts(padding) else x
+        x = bind("unslice", seen, shape=(*x.shape[: -len(window)], *full), index=there)
+    parts = [bind("slice", x, index=index) for index in _slices(window, stride, count[-len(window) :])]
+    return functools.reduce(lambda y, part: y + part, parts)
+
+
+def _written_spread(ct: Any, *, window: Steps, stride: Steps, padding: Pads, space: Shape) -> Any:
+    rank = len(window)
+    full, there, here = _framed(space, padding)
+    shape = (*ct.shape[:-rank], *full)
+    parts = [bind("unslice", ct, shape=shape, index=i) for i in _slices(window, stride, ct.shape[-rank:])]
+    back = bind("slice", functools.reduce(lambda y, part: y + part, parts), index=there)
+    return bind("unslice", back, shape=(*ct.shape[:-rank], *space), index=here) if _cuts(padding) else back
+
+
+WRITTEN["max_pool"] = Written(_written_max, _is_other)
+WRITTEN["window_sum"] = Written(_written_sum, _is_other)
+WRITTEN["window_spread"] = Written(_written_spread, _is_other)
 
 
 def _max_adjoint(ct: Any, out: Any, x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:

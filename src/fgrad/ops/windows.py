@@ -21,8 +21,10 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import LARGE, MULTILINEAR, PRODUCT, Primitive, Rule, by_argument, register
 from fgrad.core.stored import Stored, are_integers, are_steps, is_count, is_shape
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import FLOATS, backend
-from fgrad.ops.linear import broadcast_to, reshape, transpose
+from fgrad.ops.compiled import FLOATS, WRITTEN, Written, backend
+from fgrad.ops.contraction import contract
+from fgrad.ops.indexing import HOLE
+from fgrad.ops.linear import broadcast_to, convert, reshape, transpose
 
 Steps = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]
@@ -148,10 +150,13 @@ def _columns(images: Shape, window: Shape, count: Shape) -> int:
 
 
 def _suits(x: Any, y: Any, out: Shape, input_dilation: Steps, columns: int) -> bool:
+    return x.__class__ is y.__class__ is np.ndarray and suits(x, y, out, input_dilation, columns)
+
+
+def suits(x: Any, y: Any, out: Shape, input_dilation: Steps, columns: int = 0) -> bool:
     """Return whether compiled code is worth it and knows the case: arrays of two axes of space, or one."""
     return (
-        x.__class__ is y.__class__ is np.ndarray
-        and max(x.size + math.prod(out), columns) >= LARGE
+        max(x.size + math.prod(out), columns) >= LARGE
         and x.dtype == y.dtype
         and x.dtype in FLOATS
         and len(out) in {3, 4}
@@ -199,6 +204,23 @@ def _run_input(
 ) -> Any:
     if math.prod(shape) and _suits(ct, w, shape, input_dilation, _columns(shape, w.shape[2:], ct.shape[2:])):
         return backend("windows").convolve_back(ct, w, shape, stride, padding, dilation, groups)
+    params = {"stride": stride, "padding": padding, "dilation": dilation, "input_dilation": input_dilation}
+    return _input_by(_run, ct, w, shape, groups=groups, **params)
+
+
+def _input_by(
+    run: Rule,
+    ct: Any,
+    w: Any,
+    shape: Shape,
+    *,
+    stride: Steps,
+    padding: Pads,
+    dilation: Steps,
+    input_dilation: Steps,
+    groups: int,
+) -> Any:
+    """Return the cotangent of the input as a convolution, which `run` computes."""
     window, pads = w.shape[2:], []
     for n, o, k, s, (low, _), d, u in zip(
         shape[2:], ct.shape[2:], window, stride, padding, dilation, input_dilation, strict=True
@@ -208,7 +230,7 @@ def _run_input(
     outputs, channels = w.shape[0] // groups, w.shape[1]
     parts = w.reshape((groups, outputs, channels, *window)).swapaxes(1, 2)
     flips = (..., *(slice(None, None, -1),) * len(window))
-    return _run(
+    return run(
         ct,
         parts.reshape((groups * channels, outputs, *window))[flips],
         stride=input_dilation,
@@ -234,6 +256,23 @@ def _run_kernel(
         x, ct, ct.shape, input_dilation, _columns(x.shape, shape[2:], ct.shape[2:])
     ):
         return backend("windows").convolve_kernel(ct, x, shape, stride, padding, dilation, groups)
+    params = {"stride": stride, "padding": padding, "dilation": dilation, "input_dilation": input_dilation}
+    return _kernel_by(_run, ct, x, shape, groups=groups, **params)
+
+
+def _kernel_by(
+    run: Rule,
+    ct: Any,
+    x: Any,
+    shape: Shape,
+    *,
+    stride: Steps,
+    padding: Pads,
+    dilation: Steps,
+    input_dilation: Steps,
+    groups: int,
+) -> Any:
+    """Return the cotangent of the kernel as a convolution, which `run` computes."""
     space, pads = x.shape[2:], []
     for n, o, k, s, (low, _), d, u in zip(
         space, ct.shape[2:], shape[2:], stride, padding, dilation, input_dilation, strict=True
@@ -241,7 +280,7 @@ def _run_kernel(
         pads.append((low, spread(k, d) - 1 + spread(o, s) - spread(n, u) - low))
     examples, channels = x.shape[0], x.shape[1] // groups
     parts = x.reshape((examples, groups, channels, *space)).swapaxes(0, 2)
-    back = _run(
+    back = run(
         parts.reshape((channels, groups * examples, *space)),
         ct.swapaxes(0, 1),
         stride=dilation,
@@ -251,6 +290,80 @@ def _run_kernel(
         groups=groups,
     )
     return back.swapaxes(0, 1)
+
+
+# ---- in compiled programs, where no kernel is worth it: elements of windows side by side, and a product
+
+_FEW = 64  # elements of a window, each of which is a slice; those of others are gathered
+
+
+def _written(
+    x: Any, w: Any, *, stride: Steps, padding: Pads, dilation: Steps, input_dilation: Steps, groups: int
+) -> Any:
+    dtype, rank = np.result_type(x.dtype, w.dtype), len(stride)
+    window = w.shape[2:]
+    count = places(x.shape[2:], window, stride, padding, dilation, input_dilation)
+    x, w = convert(x, dtype), convert(w, dtype)
+    full, source, target = [], [], []
+    for n, (low, high), u in zip(x.shape[2:], padding, input_dilation, strict=True):
+        extent = max(0, spread(n, u) + low + high)
+        first = max(0, -(low // u))
+        last = max(first, min(n, (extent - low - 1) // u + 1))
+        start = low + first * u
+        full.append(extent)
+        source.append(slice(first, last))
+        target.append(slice(start, start + spread(last - first, u), u))
+    lead = x.shape[:2]
+    if any(map(any, padding)) or any(u != 1 for u in input_dilation):
+        x = bind("slice", x, index=(..., *source))
+        x = bind("unslice", x, shape=(*lead, *full), index=(..., *target))
+    k, p = math.prod(window), math.prod(count)
+    if k <= _FEW:
+        parts = []
+        for offset in np.ndindex(*window):
+            starts = [o * d for o, d in zip(offset, dilation, strict=True)]
+            ends = [b + (m - 1) * s + 1 for b, m, s in zip(starts, count, stride, strict=True)]
+            part = bind("slice", x, index=(..., *map(slice, starts, ends, stride)))
+            parts.append(reshape(part, (*lead, 1, p)))
+        columns = bind("concatenate", *parts, axis=2) if k > 1 else parts[0]
+    else:
+        axes = [
+            np.arange(m)[:, None] * d + np.arange(c) * s
+            for m, c, d, s in zip(window, count, dilation, stride, strict=True)
+        ]
+        index: Any = np.zeros((1, 1), np.intp)
+        for n, own in zip(full, axes, strict=True):
+            index = index[:, None, :, None] * n + own[None, :, None, :]
+            index = index.reshape(index.shape[0] * index.shape[1], -1)
+        flat = reshape(x, (*lead, math.prod(full)))
+        columns = bind("gather", flat, index, template=(slice(None), slice(None), HOLE))
+    channels, outputs = lead[1] // groups, w.shape[0] // groups
+    columns = reshape(columns, (lead[0], groups, channels * k, p))
+    kernel = reshape(w, (groups, outputs, channels * k))
+    out = contract(columns, kernel, "ngkp", "gok", "ngop")
+    return reshape(out, (lead[0], w.shape[0], *count[:rank]))
+
+
+def _is_small(x: Aval, w: Aval, *, input_dilation: Steps, **params: Any) -> bool:
+    out = _shape(x, w, input_dilation=input_dilation, **params)
+    return x.size > 0 < w.size and not suits(x, w, out.shape, input_dilation)
+
+
+def _is_small_back(ct: Aval, y: Aval, *, shape: Shape, input_dilation: Steps, **_: Any) -> bool:
+    return ct.size > 0 < y.size and not suits(ct, y, shape, input_dilation)
+
+
+def _is_small_kernel(ct: Aval, x: Aval, *, shape: Shape, input_dilation: Steps, **_: Any) -> bool:
+    return ct.size > 0 < x.size and not suits(x, ct, ct.shape, input_dilation)
+
+
+WRITTEN["conv"] = Written(_written, _is_small)
+WRITTEN["conv_input"] = Written(
+    lambda ct, w, *, shape, **params: _input_by(_written, ct, w, shape, **params), _is_small_back
+)
+WRITTEN["conv_kernel"] = Written(
+    lambda ct, x, *, shape, **params: _kernel_by(_written, ct, x, shape, **params), _is_small_kernel
+)
 
 
 def _with_respect_to_input(ct: Any, y: Any, x_aval: Aval, **params: Any) -> Any:
