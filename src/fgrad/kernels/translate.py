@@ -82,16 +82,6 @@ def is_loop(function: FunctionType) -> bool:
     return function.__code__.co_varnames[: function.__code__.co_argcount][-2:] == ("lo", "hi")
 
 
-def _whole_turns(module: ir.Module) -> Any:
-    """Return what tells LLVM to write out several turns of a loop only where it knows how many there are.
-
-    Elsewhere that takes a sixth of the time of a first call, and makes nothing faster.
-    """
-    node = module.add_metadata([f"loop {len(module.metadata)}"])
-    node.operands = node, module.add_metadata(["llvm.loop.unroll.runtime.disable"])  # itself: one of its own
-    return node
-
-
 class _Loop(NamedTuple):
     """Where `break` goes, and the kinds that variables have there."""
 
@@ -264,7 +254,7 @@ class _Writer:
             self.loops.pop()
             after = self.kinds
             if not builder.block.is_terminated:
-                builder.branch(head).set_metadata("llvm.loop", _whole_turns(builder.module))
+                builder.branch(head)
             wanted = _agreed([before, {name: after[name] for name in before}])
             if wanted == before == {name: after[name] for name in before}:
                 break
