@@ -151,7 +151,7 @@ def test_who_is_interrupted_waits_for_llvm_alone(monkeypatch):
     assert not compilers()
 
 
-def test_turns_of_a_loop_are_not_written_out_where_nobody_knows_how_many_there_are():
+def test_turns_of_a_loop_are_not_written_out():
     text = """
 def kernel(slots, args, lo, hi):
     x, step = float64_at(slots, args, 0), np.uintp(args[1])
@@ -164,5 +164,4 @@ def kernel(slots, args, lo, hi):
         made = str(compilation.optimised(written, compilation.target_machine()))
         return len(re.findall(r"= .*double @llvm\.sqrt\.f64\(", made))
 
-    assert roots("lo, hi") == 1
-    assert roots("np.uintp(3)") == 3
+    assert roots("lo, hi") == roots("np.uintp(3)") == 1

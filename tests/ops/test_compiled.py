@@ -624,3 +624,26 @@ def test_gradients_of_pairs(loops):
     expected = -4 * np.einsum("ijk,ij->ik", gap, (np.sum(gap * gap, axis=-1) + 0.5) ** -2)
     np.testing.assert_allclose(fg.grad(energy)(POINTS), expected, rtol=1e-11)
     assert loops
+
+
+@pytest.mark.parametrize("size", [7, 3000, LARGE])
+@pytest.mark.parametrize("slope", [2.0, np.inf, np.nan])
+def test_zero_cotangents_win_over_slopes_of_any_kind(size, slope):
+    x = np.full(size, 3.0)
+    x[::3] = 0 if slope == np.inf else slope
+    ct = RNG.standard_normal(size)
+    ct[::3] = 0
+    with np.errstate(all="ignore"):
+        found = fg.vjp(np.log, x)[1](ct)[0]
+    expected = np.where(ct == 0, 0, ct / np.where(ct == 0, 1, x))
+    np.testing.assert_allclose(found, expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((1500, 3), 1), ((40, 40, 3), 2), ((40, 40, 3), 1), ((2500, 2), 0)]
+)
+def test_sums_of_few_neighbours_have_the_bits_of_numpy(shape, axis):
+    for dtype in "fd":
+        x = RNG.standard_normal(shape).astype(dtype)
+        assert MEDIUM <= x.size < LARGE
+        np.testing.assert_array_equal(np.sum(fg.tensor(x), axis).numpy(), np.sum(x, axis))

@@ -20,19 +20,27 @@ class Source(NamedTuple):
 
 
 def emit_calls(
-    name: str, params: Sequence[Expr], results: Sequence[Expr | None], mixed: Sequence[Expr] = ()
+    name: str,
+    params: Sequence[Expr],
+    results: Sequence[Expr | None],
+    mixed: Sequence[Expr] = (),
+    large: str = "",
 ) -> Source:
     """Return `def name(*params)` that calls every atom by its name, for whole arrays, and returns a tuple.
 
     Those of `mixed` which are not of the kind of the first parameter go through `widened(x, first)` before.
+    Where that has `LEAST` elements or more, the function called `large` is called, if there is one.
     """
     text, constants = _emit(name, params, results)
     head, rest = text.split("\n", 1)
     first = params[0].leaf
-    guards = (
+    guards = [
         f"    if {p.leaf}.dtype.kind != {first}.dtype.kind:\n        {p.leaf} = widened({p.leaf}, {first})\n"
         for p in mixed
-    )
+    ]
+    if large:
+        names = ", ".join(str(p.leaf) for p in params)
+        guards.insert(0, f"    if {first}.size >= LEAST:\n        return {large}({names})\n")
     return Source(f"{head}\n{''.join(guards)}{rest}", constants)
 
 

@@ -263,11 +263,16 @@ _builders: dict[tuple[tuple[str, str], bool], list[Any]] = {}
 
 
 def _builder(slp: bool) -> Any:
-    """Return what makes passes; `slp`: they may make vector code of lines without a loop."""
+    """Return what makes passes; `slp`: they may make vector code of lines without a loop.
+
+    Turns of loops are not written out one after another: that took half of the time of a first call where
+    matrices are small, and made nothing faster; what has to be straight, the text of a kernel says so.
+    """
     from llvmlite import binding  # noqa: PLC0415 -- late, as above
 
     tuning = binding.create_pipeline_tuning_options(speed_level=3)
     tuning.loop_vectorization, tuning.slp_vectorization = True, slp
+    tuning.loop_unrolling = False
     return binding.create_pass_builder(target_machine(), tuning)
 
 

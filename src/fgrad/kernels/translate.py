@@ -82,16 +82,6 @@ def is_loop(function: FunctionType) -> bool:
     return function.__code__.co_varnames[: function.__code__.co_argcount][-2:] == ("lo", "hi")
 
 
-def _whole_turns(module: ir.Module) -> Any:
-    """Return what tells LLVM to write out several turns of a loop only where it knows how many there are.
-
-    Elsewhere that takes a sixth of the time of a first call, and makes nothing faster.
-    """
-    node = module.add_metadata([f"loop {len(module.metadata)}"])
-    node.operands = node, module.add_metadata(["llvm.loop.unroll.runtime.disable"])  # itself: one of its own
-    return node
-
-
 class _Loop(NamedTuple):
     """Where `break` goes, and the kinds that variables have there."""
 
@@ -264,7 +254,7 @@ class _Writer:
             self.loops.pop()
             after = self.kinds
             if not builder.block.is_terminated:
-                builder.branch(head).set_metadata("llvm.loop", _whole_turns(builder.module))
+                builder.branch(head)
             wanted = _agreed([before, {name: after[name] for name in before}])
             if wanted == before == {name: after[name] for name in before}:
                 break
@@ -591,26 +581,37 @@ def _steady(function: ast.FunctionDef) -> frozenset[str]:
     stores: dict[str, list[tuple[int, ...]]] = {}
     loads: dict[str, list[tuple[int, ...]]] = {}
 
-    def visit(node: ast.AST, inside: tuple[int, ...]) -> None:
-        """Note names; `inside` numbers the bodies around them."""
-        if isinstance(node, ast.Name):
-            found = loads if isinstance(node.ctx, ast.Load) else stores
-            found.setdefault(node.id, []).append(inside)
-        for field, value in ast.iter_fields(node):
-            if isinstance(value, ast.AST):
-                below = (*inside, id(node)) if field == "target" and isinstance(node, ast.For) else inside
-                visit(value, below)
-            elif isinstance(value, list):
-                below = inside
-                if value and isinstance(value[0], ast.stmt) and node is not function:
-                    below = (*inside, id(node) if field == "body" else -id(node))
-                for item in value:
-                    if isinstance(item, ast.AST):
-                        visit(item, below)
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            stores[node.target.id].append(inside)  # it reads it too
+    def note(expression: ast.AST, inside: tuple[int, ...]) -> None:
+        """Note the names in an expression; `inside` numbers the bodies around it."""
+        todo = [expression]
+        while todo:
+            node = todo.pop()
+            if node.__class__ is ast.Name:
+                found = loads if node.ctx.__class__ is ast.Load else stores  # type: ignore[attr-defined]
+                found.setdefault(node.id, []).append(inside)  # type: ignore[attr-defined]
+                continue
+            for field in node._fields:
+                value = getattr(node, field)
+                if value.__class__ is list:
+                    todo += value
+                elif isinstance(value, ast.AST):
+                    todo.append(value)
 
-    visit(function, ())
+    def visit(body: Sequence[ast.stmt], inside: tuple[int, ...]) -> None:
+        for node in body:
+            parts = [f for f in node._fields if f not in {"body", "orelse"}]
+            within = (*inside, id(node))
+            for field in parts:
+                value = getattr(node, field)
+                for part in value if isinstance(value, list) else (value,):
+                    if isinstance(part, ast.AST):
+                        note(part, within if field == "target" and isinstance(node, ast.For) else inside)
+            if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                stores[node.target.id].append(inside)  # it reads it too
+            visit(getattr(node, "body", ()), within)
+            visit(getattr(node, "orelse", ()), (*inside, -id(node)))
+
+    visit(function.body, ())
     for parameter in function.args.args:
         stores.setdefault(parameter.arg, []).append(())
     return frozenset(

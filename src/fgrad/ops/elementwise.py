@@ -343,7 +343,8 @@ def _vjp_maker(
             p for p, tracked in zip(params, pattern, strict=True) if p in kept and (logs or not tracked)
         ]
         mixed = [p for p in beside if any(r is not None and not _is_factor(p, r) for r in results)]
-        text, constants = emit_calls("vjp", (CT, *kept), results, mixed if len(params) > 1 else ())
+        mixed = mixed if len(params) > 1 else []
+        text, constants = emit_calls("vjp", (CT, *kept), results, mixed)
         lifted, raw = (built(text, space, constants) for space in (_LIFTED, _RAW))
         loop = None if fused else _as_loop(results)
         kinds = large.strip("f") if loop and loop[1] else large
@@ -356,19 +357,11 @@ def _vjp_maker(
         elif loop:
             formulas, _ = loop
             other = FusedVJP((CT, *kept), formulas, raw, kinds or "fd", least, silent)
-            raw = _large_apart(raw, other, least)
+            text, constants = emit_calls("vjp", (CT, *kept), results, mixed, "other")
+            raw = built(text, {**_RAW, "other": other, "LEAST": least}, constants)
         if fused:
             raw = FusedVJP((CT, *kept), results, raw, large or "fd", MEDIUM if large else LARGE)
         return VJP(lifted, raw=raw, keep=keep, transpose=ITSELF)
-
-    return vjp
-
-
-def _large_apart(raw: Rule, large: Rule, least: int) -> Rule:
-    """Return a reverse step that is `large` for cotangents of `least` elements or more."""
-
-    def vjp(ct: Any, *saved: Any) -> Any:
-        return (raw if ct.size < least else large)(ct, *saved)
 
     return vjp
 

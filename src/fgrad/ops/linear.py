@@ -23,6 +23,7 @@ from fgrad.core.primitive import (
     KEEPS_C_ORDER,
     LARGE,
     LINEAR,
+    MEDIUM,
     MOVES,
     PLACES,
     REARRANGES,
@@ -214,8 +215,8 @@ def _sum_adjoint(ct: Any, x: Aval, *, axes: Axes) -> Any:
 
 
 def added(x: Any, *, axes: Axes) -> Any:
-    """Return what `np.add.reduce` does; compiled code adds short stretches of large arrays."""
-    if x.size < LARGE or len(axes) != 1 or not _is_short(x, axes[0]):
+    """Return what `np.add.reduce` does; compiled code adds short stretches, which take NumPy long."""
+    if x.size < MEDIUM or len(axes) != 1 or not _is_short(x, axes[0]):
         return np.add.reduce(x, axis=axes)
     (axis,) = axes
     shape = x.shape
