@@ -1,3 +1,5 @@
+"""The command line: what it prints, and what it refuses."""
+
 from __future__ import annotations
 
 import subprocess
@@ -34,6 +36,45 @@ def test_runs_as_a_module():
     done = subprocess.run([sys.executable, "-m", "fgrad"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("fgrad ")
+
+
+def test_the_version_alone(capsys):
+    assert command_line.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"fgrad {fgrad.__version__}\n"
+
+
+def test_who_reads_may_stop(tmp_path):
+    script = (
+        "import sys\nfrom fgrad import __main__ as m\nm.coverage = lambda: 'line\\n' * 100000\n"
+        "sys.exit(m.main(['coverage']))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "line\n"
+        process.stdout.close()
+        assert process.wait(60) == 1
+        assert process.stderr.read() == ""
+
+
+def test_data_parallel_without_mpi_names_the_extra(capsys, monkeypatch):
+    def absent(*_):
+        raise ImportError("fgrad.distributed needs mpi4py; install the extra, pip install 'fgrad[mpi]'")
+
+    monkeypatch.setattr(command_line.parallel, "world", absent)
+    assert command_line.main(["demo", "--data-parallel"]) == 1
+    said = capsys.readouterr()
+    assert "pip install 'fgrad[mpi]'" in said.err
+    assert "Traceback" not in said.err
+    assert said.out == ""
+
+
+def test_the_demo_says_what_it_uses_and_shows(capsys):
+    assert command_line.main(["demo", "--epochs", "1"]) == 0
+    out = capsys.readouterr().out
+    for words in ("1797 handwritten digits", "UCI", "360 of them held out", "held-out accuracy: fraction",
+                  "microseconds per step: of a batch", "loss: mean cross-entropy"):  # fmt: skip
+        assert words in " ".join(out.split())
 
 
 def test_threads_follow_the_environment(capsys, monkeypatch):

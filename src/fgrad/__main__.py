@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
@@ -12,16 +13,32 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from fgrad import cache, config
+from fgrad import __version__, cache, config
 from fgrad.demo import parallel, run
 from fgrad.numpy_coverage import coverage
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what the command line asks; return the exit status."""
+    """Do what the command line asks; return the exit status.
+
+    Who reads the output may stop to, as `head` does.
+    """
+    try:
+        status = _main(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # so that the exit does not write again
+        return 1
+    return status
+
+
+def _main(argv: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m fgrad", description="Print versions, threads, kernel cache and devices."
     )
+    parser.add_argument("--version", action="store_true", help="print the version of fgrad alone")
     commands = parser.add_subparsers(dest="command", title="commands")
     demo = commands.add_parser("demo", help="train a classifier of handwritten digits in three styles")
     demo.add_argument(
@@ -37,9 +54,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     stored = commands.add_parser("cache", help="say what the folder of compiled code holds, or empty it")
     stored.add_argument("action", choices=["info", "clear"], nargs="?", default="info", help="default: info")
     options = parser.parse_args(argv)
+    if options.version:
+        print(f"fgrad {__version__}")
+        return 0
     if options.command == "demo":
         if options.data_parallel:
-            return parallel.main(options.epochs, options.seed)
+            try:
+                return parallel.main(options.epochs, options.seed)
+            except ImportError as error:
+                print(f"python -m fgrad demo --data-parallel: {error}", file=sys.stderr)
+                return 1
         return run.main(options.epochs, options.seed)
     if options.command == "coverage":
         print(coverage())

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -22,10 +24,11 @@ def clock(monkeypatch):
     made = Clock()
     monkeypatch.setattr(progress, "monotonic", made)
     monkeypatch.delenv("FGRAD_QUIET", raising=False)
+    monkeypatch.setattr(progress, "is_seen", lambda: True)
     return made
 
 
-def work(clock, seconds, items=4, fails=None):
+def work(clock, seconds, items=4, fails=None, hint=""):
     done = []
 
     def do(item):
@@ -34,7 +37,7 @@ def work(clock, seconds, items=4, fails=None):
             raise KeyError(item)
         done.append(item)
 
-    progress.each(do, range(items), f"compiling {items} kernels of f")
+    progress.each(do, range(items), f"compiling {items} kernels of f", hint)
     return done
 
 
@@ -52,6 +55,36 @@ def test_one_line_counts_what_is_done_after_two_seconds(clock, capsys):
     assert second == "fgrad: compiling 4 kernels of f ... 3 done"
     assert last == "fgrad: compiling 4 kernels of f ... 4 done in 4.4 s\n"
     assert err.count("\n") == 1
+
+
+def test_nothing_is_said_where_there_is_no_terminal(clock, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "is_seen", lambda: False)
+    assert work(clock, 5, hint="wait") == [0, 1, 2, 3]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_hint_follows_in_a_line_of_its_own(clock, capsys):
+    work(clock, 1.1, hint="use scan")
+    assert capsys.readouterr().err.endswith("done in 4.4 s\nfgrad: use scan\n")
+    work(clock, 0.1, hint="use scan")
+    assert capsys.readouterr().err == ""
+
+
+def test_the_hint_is_about_the_line_of_a_loop_that_was_unrolled(monkeypatch):
+    seen = []
+    compiled_all = native.compiled_all
+    monkeypatch.setattr(native, "compiled_all", lambda k, n="", h="": seen.append(h) or compiled_all(k, n, h))
+
+    def unrolled(x, turns):
+        for i in range(turns):
+            x = np.sin(x * (1.0 + i**0.5)) if i % 3 else np.cos(x) / (i + 2.0) - x**2
+        return x
+
+    for turns in (5, 150):
+        fg.jit(lambda x, n=turns: unrolled(x, n)).lower(np.ones(3)).compile()
+    assert seen[0] == ""
+    (said,) = [h for h in seen if h]
+    assert re.search(r"operations are of .*test_progress\.py:\d+: a loop .* fgrad\.lax\.scan", said)
 
 
 def test_one_long_item_alone_is_not_talked_about(clock, capsys):
@@ -105,7 +138,7 @@ def test_what_is_there_is_not_compiled(clock, capsys, tmp_path, monkeypatch):
     assert made[0] is made[3]
     assert len(set(made)) == 3
     seen = []
-    monkeypatch.setattr(progress, "each", lambda do, items, what: seen.append((items, what)))
+    monkeypatch.setattr(progress, "each", lambda do, items, what, hint: seen.append((items, what)))
     assert native.compiled_all(keys, "f") == made[:3]
     native._kernels.clear()
     native.compiled_all(keys, "f")

@@ -6,6 +6,7 @@ blocks of their own), and calls of primitives that only Python computes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -32,11 +33,13 @@ from fgrad.compiler.written import written
 from fgrad.core import control_flow
 from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Program, Var, aval_out
+from fgrad.core.trace import place_of
 from fgrad.kernels import entry, native, stacks, vm
 
 ALIGN = 64  # bytes: a cache line
 LARGE = 65536  # elements times operations of a kernel that threads share, at least
 FOREVER = 2**62
+MANY = 200  # operations, half of them of one line: a loop that was unrolled
 WIDEST = 8  # bytes of an element, at most
 STEPS = 1000  # of a loop of which nobody knows how many it makes: what its work is taken to be
 
@@ -92,6 +95,19 @@ def _content(buffer: Buffer) -> np.ndarray[Any, Any] | slice | stacks.Stack:
     return slice(buffer.start, buffer.start + buffer.size) if buffer.array is None else buffer.array
 
 
+def _hint(program: Program) -> str:
+    """Return what to say of a program that takes long to compile: which line a loop may have repeated."""
+    if len(program.equations) < MANY:
+        return ""
+    line, count = Counter(e.line for e in program.equations).most_common(1)[0]
+    if count < MANY // 2:
+        return ""
+    return (
+        f"{count} of {len(program.equations)} operations are of {place_of(line)}: a loop in Python was "
+        "unrolled there; fgrad.lax.scan or fori_loop compiles one turn of it"
+    )
+
+
 class Plan(layout.Plan):
     """A program laid out: slots, arena, table, steps; where `has_faults`, the last output says what failed.
 
@@ -133,7 +149,7 @@ class Plan(layout.Plan):
         self._speak_of(program)
         self.size = self.block.size
         self.results = [self.block.known[y] if isinstance(y, Var) else None for y in results]
-        native.compiled_all([*entry.runtime(), *self.block.keys()], name)
+        native.compiled_all([*entry.runtime(), *self.block.keys()], name, _hint(program))
         self.table = vm.Assembler()
         self.work = 0
         self.marks: list[Mark] = []

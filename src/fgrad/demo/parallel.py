@@ -41,7 +41,7 @@ def main(epochs: int, seed: int) -> int:
         rows += [
             [n, f"{o.loss:.12f}", f"{o.accuracy:.4f}", f"{o.microseconds:.0f}"] for n, o in outcomes.items()
         ]
-        print(f"\n{report.table(rows)}\n")
+        print(f"{run.ABOUT}\n\n{report.table(rows)}\n\n{run.COLUMNS}\n")
         print(f"{here.size} ranks share every batch of {run.BATCH} examples.")
         print(f"The losses {'agree to rounding' if agree else 'DISAGREE'}: {apart:.1e} apart, relatively.")
     return 0 if agree else 1

@@ -119,12 +119,13 @@ def deferred(text: str) -> Kernel:
     return _kernels.get(key) or (compiled(text) if interpreted() else Deferred(key))
 
 
-def compiled_all(keys: Iterable[Key], name: str = "") -> list[Kernel]:
+def compiled_all(keys: Iterable[Key], name: str = "", hint: str = "") -> list[Kernel]:
     """Return the kernels of `keys`, of which as many are compiled at a time as there are threads.
 
     Args:
         keys: arguments of `compiled`.
         name: of the program that needs them, to be shown where it takes long.
+        hint: what to say then.
     """
     keys = list(keys)
     missing = [key for key in dict.fromkeys(keys) if not _is_there(key)]
@@ -132,7 +133,7 @@ def compiled_all(keys: Iterable[Key], name: str = "") -> list[Kernel]:
     said = f"compiling {len(missing)} kernels of {name or 'a program'}"
     count = min(config.num_threads(), len(missing))
     if count < 2:
-        progress.each(lambda key: compiled(*key), missing, said)
+        progress.each(lambda key: compiled(*key), missing, said, hint)
     else:
         with locks.making, compilation.CompilerThreads(count) as threads:
             given = {_whole(*key): key for key in missing}
@@ -143,7 +144,7 @@ def compiled_all(keys: Iterable[Key], name: str = "") -> list[Kernel]:
                 whole, made = threads.take()
                 _kernels[given[whole]] = _kept(*given[whole], made)
 
-            progress.each(keep, missing, said)
+            progress.each(keep, missing, said, hint)
     return [compiled(*key) for key in keys]
 
 

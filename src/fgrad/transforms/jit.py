@@ -675,7 +675,7 @@ def jit(
     Results are NumPy's to rounding: sums may be taken in another order. They do not depend on the number of
     threads (`FGRAD_NUM_THREADS`). Kernels are kept on disk (`fgrad.cache`) and serve every size above 16, so
     another batch size is traced, but not compiled. Compilations longer than two seconds report their
-    progress on stderr, unless `FGRAD_QUIET=1`. `FGRAD_DISABLE_JIT=1` and `disable_jit` run the Python
+    progress on a terminal, unless `FGRAD_QUIET=1`. `FGRAD_DISABLE_JIT=1` and `disable_jit` run the Python
     function instead.
 
     Side effects of `fun`, like `print` or `list.append`, happen when it is traced and not again;
