@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -277,7 +278,30 @@ def run_power() -> None:
     line("power flow, 10,000", grid.mismatch, sparse.jacobian(grid.mismatch), x)
 
 
+COLOURS = ("#4063d8", "#cb3c33", "#389826", "#9558b2", "#e0a030", "#17a2b8", "#666666")
+
+
+def draw(path: str = "docs/pictures/sparse.svg", n: int = 6) -> None:
+    """Draw the pattern of a small Jacobian, and its entries in the colours of their columns."""
+    jac = sparse.jacobian(bratu(n), mode="forward")
+    x, size, cell = np.zeros(n * n), n * n, 7
+    rows, columns = jac.pattern(x).nonzero()
+    colour = jac.colouring(x).columns
+    width = size * cell
+    parts = []
+    for left, fills in ((1, ["#888888"] * rows.size), (width + 40, [COLOURS[c] for c in colour[columns]])):
+        parts.append(
+            f'<rect x="{left}" y="1" width="{width}" height="{width}" fill="white" stroke="#888888"/>'
+        )
+        for i, j, fill in zip(rows, columns, fills, strict=True):
+            at = f'x="{left + j * cell}" y="{1 + i * cell}" width="{cell}" height="{cell}"'
+            parts.append(f'<rect {at} fill="{fill}"/>')
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * width + 41} {width + 2}">'
+    Path(path).write_text("\n".join([head, *parts, "</svg>", ""]))
+
+
 CASES = {
+    "picture": draw,
     "brusselator": run_brusselator,
     "bratu": run_bratu,
     "bundle": run_bundle,
@@ -289,5 +313,5 @@ CASES = {
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    for name in sys.argv[1:] or CASES:
+    for name in sys.argv[1:] or list(CASES)[1:]:
         CASES[name]()
