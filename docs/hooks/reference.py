@@ -34,6 +34,7 @@ MODULES: dict[str, list[str] | None] = {
     "fgrad.scipy.sparse": None,
     "fgrad.scipy.special": None,
     "fgrad.scipy.stats": None,
+    "fgrad.sparse": None,
     "fgrad.distributed": None,
     "fgrad.viz": None,
     "fgrad.extend": None,

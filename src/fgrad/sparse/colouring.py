@@ -49,8 +49,7 @@ class _Sides:
     """A pattern by rows and by columns, as kernels take it."""
 
     def __init__(self, pattern: Any) -> None:
-        across = pattern.T.tocsr()
-        across.sort_indices()
+        across = _turned(pattern)
         self.count = pattern.shape[1]
         parts = pattern.indptr, pattern.indices, across.indptr, across.indices
         self.parts = [np.ascontiguousarray(x, np.int64) for x in parts]
@@ -122,51 +121,46 @@ def of_stars(pattern: Any) -> Any:
     return _best(orders, partial(kernels.stars, heads, neighbours, edges), 2)
 
 
-def of_both(pattern: Any) -> Colouring:
+def of_both(pattern: Any, best: Colouring, fewer: int) -> Colouring:
     """Return colours of columns and rows: each entry is alone with its colour in its row or in its column.
 
     The longest rows are taken out, 1, 2, 4 and so on, and computed by themselves, or the longest columns.
 
     Coleman & Verma (1998), The efficient computation of sparse Jacobian matrices using automatic
     differentiation, SIAM J. Sci. Comput. 19, section 3.
+
+    Args:
+        pattern: of the matrix.
+        best: a colouring of one side.
+        fewer: how many colours have to be saved.
     """
-    across = pattern.T.tocsr()
-    across.sort_indices()
-    best = Colouring(of_columns(pattern))
-    for matrix, turned in ((pattern, False), (across, True)):
+    for matrix, is_turned in ((pattern, False), (_turned(pattern), True)):
         lengths = np.diff(matrix.indptr)
         order = np.argsort(-lengths, kind="stable")
-        count = 0
+        count = 1
         while count <= matrix.shape[0] // 2:
-            longest = np.zeros(matrix.shape[0], bool)
-            longest[order[:count]] = True
-            least = int(lengths[~longest].max(initial=0))
-            if not least:
-                break
-            if least < best.colours:
-                made = Colouring(_of_part(matrix, ~longest, of_columns), _of_part(matrix, longest, _of_rows))
-                made = Colouring(*made[::-1]) if turned else made
-                best = made if made.colours < best.colours else best
-            count = 2 * count or 1
+            least = int(lengths[order[count:]].max(initial=0))
+            if 0 < least <= best.colours - max(fewer, 2):  # those taken out need at least one more
+                long, short = np.sort(order[:count]), np.sort(order[count:])
+                rows = np.full(matrix.shape[0], -1)
+                rows[long] = of_columns(_turned(_sorted(matrix[long])))
+                rest = _sorted(matrix[short])
+                columns = np.where(np.bincount(rest.indices, minlength=matrix.shape[1]), of_columns(rest), -1)
+                made = Colouring(rows, columns) if is_turned else Colouring(columns, rows)
+                if made.colours <= best.colours - fewer:
+                    best, fewer = made, 1
+            count *= 2
     return best
 
 
-def _of_part(matrix: Any, chosen_rows: Any, colour: Callable[[Any], Any]) -> Any:
-    """Return the colouring of a matrix of some rows alone."""
-    made = matrix[np.nonzero(chosen_rows)[0]]
-    made.sort_indices()
-    found = colour(made)
-    if colour is _of_rows:
-        whole = np.full(matrix.shape[0], -1)
-        whole[chosen_rows] = found
-        return whole
-    return np.where(np.bincount(made.indices, minlength=matrix.shape[1]) > 0, found, -1)
+def _sorted(pattern: Any) -> Any:
+    pattern.sort_indices()
+    return pattern
 
 
-def _of_rows(matrix: Any) -> Any:
-    across = matrix.T.tocsr()
-    across.sort_indices()
-    return of_columns(across)
+def _turned(pattern: Any) -> Any:
+    """Return the transpose of a pattern."""
+    return _sorted(pattern.T.tocsr())
 
 
 def _alone(line: Any, colour: Any, count: int) -> Any:
@@ -184,12 +178,9 @@ def chosen(pattern: Any, mode: str) -> Colouring:
     """
     if mode == "forward":
         return Colouring(of_columns(pattern))
-    across = pattern.T.tocsr()
-    across.sort_indices()
+    across = _turned(pattern)
     if mode == "reverse":
         return Colouring(None, of_columns(across))
-    if mode == "bidirectional":
-        return of_both(pattern)
     least = [int(np.diff(p.indptr).max(initial=0)) for p in (pattern, across)]
     best: Colouring | None = None
     for side in sorted((0, 1), key=least.__getitem__):
@@ -199,11 +190,9 @@ def chosen(pattern: Any, mode: str) -> Colouring:
         if best is None or made.colours < best.colours or (made.colours == best.colours and not side):
             best = made
     assert best is not None  # noqa: S101 -- there are two sides
-    if best.colours > _MANY:
-        both = of_both(pattern)
-        if 2 * both.colours <= best.colours:
-            return both
-    return best
+    if mode == "bidirectional":
+        return of_both(pattern, best, 1)
+    return of_both(pattern, best, best.colours // 2) if best.colours > _MANY else best
 
 
 def places(pattern: Any, colouring: Colouring, *, symmetric: bool = False) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from scipy import sparse
 
 from fgrad import numpy as fnp
 from fgrad.core.caches import LRU
+from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor
 from fgrad.scipy.sparse.arrays import Pattern, SparseArray
 from fgrad.sparse.arguments import Arguments
@@ -25,7 +28,8 @@ from fgrad.transforms.stage import eval_shape
 from fgrad.transforms.vmap import vmap
 
 _FORMATS = {"csr": sparse.csr_array, "csc": sparse.csc_array, "coo": sparse.coo_array}
-_SEEDS = 2**25  # numbers of seeds that a program holds; more are made from the colours at each call
+_SEEDS = 2**28  # bytes of seeds that a program may hold
+_READ, _GROWN = 2**25, 16  # bytes of constants, and times those of the seeds, from which on colours are read
 
 
 class Plan:
@@ -34,7 +38,7 @@ class Plan:
     Attributes:
         pattern: a csr_array of truths.
         colouring: of its columns and rows.
-        run: the compiled function of the leaves, which returns the entries in the order of the format.
+        colours: what the compiled function takes besides the leaves, unless it holds seeds.
     """
 
     def __init__(self, owner: SparseDerivative, given: Arguments) -> None:
@@ -61,15 +65,31 @@ class Plan:
         self.shape = self.pattern.shape
         self.traced_pattern: Pattern | None = None
         where.setflags(write=False)
-        products = _products(given, self.colouring, order=owner.order)
+        sides = [c for c in self.colouring if c is not None]
+        seeded = _products(given, self.colouring, order=owner.order)
+        held = 8 * (given.count * self.colouring.forward + self.shape[0] * self.colouring.reverse)
+        by_colour = held > _SEEDS
+        if not by_colour:  # indices may make much larger constants of them
+            program = jit(partial(seeded, colours=sides)).lower(given.leaves).program
+            constant = sum({id(a): a.nbytes for a in _constants(program)}.values())
+            by_colour = constant > max(_READ, _GROWN * held)
+        self.colours = tuple(c.astype(np.int32) for c in sides) if by_colour else ()
 
-        def values(leaves: list[Any]) -> Any:
-            return products(leaves)[where]
+        def values(leaves: list[Any], *colours: Any) -> Any:
+            return seeded(leaves, colours or sides)[where]
 
-        def both(leaves: list[Any]) -> Any:
-            return given.call(leaves), values(leaves)
+        def both(leaves: list[Any], *colours: Any) -> Any:
+            return given.call(leaves), values(leaves, *colours)
 
-        self.run, self.both = jit(values), jit(both)
+        self._values, self._both = jit(values), jit(both)
+
+    def values(self, leaves: list[Any]) -> Any:
+        """Return the entries, in the order of the format."""
+        return self._values(leaves, *self.colours)
+
+    def both(self, leaves: list[Any]) -> Any:
+        """Return what the function returns, and the entries."""
+        return self._both(leaves, *self.colours)
 
     def filled(self, data: Any) -> Any:
         """Return the sparse array with these entries."""
@@ -86,37 +106,39 @@ class Plan:
         return made
 
 
-def _products(given: Arguments, colouring: Colouring, *, order: int) -> Callable[[list[Any]], Any]:
-    """Return the function of the leaves that computes all products, one after the other, flattened."""
+def _constants(program: Program) -> list[Any]:
+    """Return the arrays that a program holds, but for the places of the entries."""
+    used = [*(a for e in program.equations for a in e.args), *program.outputs]
+    return [a for a in used if isinstance(a, np.ndarray)]
+
+
+def _products(given: Arguments, colouring: Colouring, *, order: int) -> Callable[..., Any]:
+    """Return the function of the leaves and colours that computes all products, flattened."""
     avals = [given.avals[k] for k in given.places]
-    chosen_leaves = given.places
 
-    def derived(leaves: list[Any]) -> Callable[..., Any]:
-        return given.partial(leaves, given.outputs) if order == 1 else gradient(given, leaves)
+    def derived(leaves: list[Any]) -> tuple[Callable[..., Any], list[Any]]:
+        fun = given.partial(leaves, given.outputs) if order == 1 else gradient(given, leaves)
+        return fun, [leaves[k] for k in given.places]
 
-    def forward(leaves: list[Any]) -> Any:
-        fun, xs = derived(leaves), [leaves[k] for k in chosen_leaves]
+    def forward(leaves: list[Any], colour: Any) -> Any:
+        fun, xs = derived(leaves)
+        return _over_colours(lambda *ts: _joined(jvp(fun, xs, ts)[1]), colour, colouring.forward, avals)
 
-        def along(*tangents: Any) -> Any:
-            return _joined(jvp(fun, xs, tangents)[1])
-
-        return _over_colours(along, colouring.columns, colouring.forward, avals)
-
-    def reverse(leaves: list[Any]) -> Any:
-        fun, xs = derived(leaves), [leaves[k] for k in chosen_leaves]
+    def reverse(leaves: list[Any], colour: Any) -> Any:
+        fun, xs = derived(leaves)
         outs, back = vjp(fun, *xs)
+        return _over_colours(lambda *cts: _joined(back(type(outs)(cts))), colour, colouring.reverse, outs)
 
-        def along(*cts: Any) -> Any:
-            return _joined(back(type(outs)(cts)))
-
-        return _over_colours(along, colouring.rows, colouring.reverse, outs)
-
-    def both(leaves: list[Any]) -> Any:
+    def both(leaves: list[Any], colours: Sequence[Any]) -> Any:
+        sides = iter(colours)
         parts = []
-        if colouring.forward:
-            parts.append(forward(leaves))
-        if colouring.reverse:
-            parts.append(reverse(leaves))
+        for side, colour, count in (
+            (forward, colouring.columns, colouring.forward),
+            (reverse, colouring.rows, colouring.reverse),
+        ):
+            if colour is not None:
+                own = next(sides)
+                parts += [side(leaves, own)] if count else []
         if not parts:
             return np.zeros(0, np.result_type(*[a.dtype for a in avals]))
         return parts[0] if len(parts) == 1 else fnp.concatenate(parts)
@@ -126,10 +148,9 @@ def _products(given: Arguments, colouring: Colouring, *, order: int) -> Callable
 
 def _over_colours(along: Callable[..., Any], colour: Any, count: int, avals: Sequence[Any]) -> Any:
     """Return what a linear function makes of the sum of all unit vectors of each colour, flattened."""
-    sizes = [math.prod(a.shape) for a in avals]
-    parts = np.split(np.asarray(colour), np.cumsum(sizes)[:-1])
-    parts = [p.reshape(a.shape) for p, a in zip(parts, avals, strict=True)]
-    if count * sum(sizes) <= _SEEDS:
+    ends = np.cumsum([0, *(math.prod(a.shape) for a in avals)])
+    parts = [colour[i:j].reshape(a.shape) for (i, j), a in zip(pairwise(ends), avals, strict=True)]
+    if isinstance(colour, np.ndarray):  # what is known, and small enough
         seeds = []
         for part, a in zip(parts, avals, strict=True):
             seed = (part == np.arange(count).reshape(-1, *(1,) * part.ndim)).astype(a.dtype)
@@ -138,9 +159,9 @@ def _over_colours(along: Callable[..., Any], colour: Any, count: int, avals: Seq
         return vmap(along)(*seeds).reshape(-1)
 
     def of(k: Any) -> Any:
-        return along(*[(fnp.asarray(p) == k).astype(a.dtype) for p, a in zip(parts, avals, strict=True)])
+        return along(*[(p == k).astype(a.dtype) for p, a in zip(parts, avals, strict=True)])
 
-    return vmap(of)(np.arange(count)).reshape(-1)
+    return vmap(of)(np.arange(count, dtype=np.int32)).reshape(-1)
 
 
 def _joined(parts: Sequence[Any]) -> Any:
@@ -179,7 +200,7 @@ class SparseDerivative(Transformed):
         if self.options["value"]:
             value, data = plan.both(given.leaves)
         else:
-            value, data = None, plan.run(given.leaves)
+            value, data = None, plan.values(given.leaves)
         made = plan.filled(data)
         if self.options["check"]:
             self._compare(plan, given, data)
@@ -196,7 +217,7 @@ class SparseDerivative(Transformed):
     def values(self, *args: Any, **kwargs: Any) -> Any:
         """Return the entries alone, in the order of the format: an ordinary function, differentiable too."""
         plan, given = self._planned(args, kwargs)
-        return plan.run(given.leaves)
+        return plan.values(given.leaves)
 
     @property
     def colours(self) -> int:
