@@ -167,7 +167,9 @@ class Adjoint:
         if isinstance(s, Assign):
             return s.name, self.kinds[s.name]
         assert isinstance(s, Store)  # noqa: S101 -- nothing else is recorded
-        return syntax.text(syntax.load(s.array, s.index, self.kinds[s.array].dtype)), self.kinds[s.array].dtype
+        return syntax.text(syntax.load(s.array, s.index, self.kinds[s.array].dtype)), self.kinds[
+            s.array
+        ].dtype
 
     def keep_content(self, s: Stmt, out: emission.Text) -> None:
         """Write what records all elements of an array that is made in a block."""
@@ -238,15 +240,10 @@ class Adjoint:
                 out.add(emission.allocation(self.cts[s.name], s.dims, self.kinds[s.name], zeros=True))
             elif isinstance(s, View) and s.name in self.cts:
                 out.add(self.ct_view(s))
-        seen: set[str] = set()
         for n, g in zip(self.given, given, strict=True):
             if n not in self.cts or (n in written and n not in returned):
                 continue
-            if syntax.is_array(self.kinds[n]):
-                out.add(f"{self.cts[n]} += {g}")
-            else:
-                out.add(f"{self.cts[n]} += {g}")
-            seen.add(n)
+            out.add(f"{self.cts[n]} += {g}")
 
     def ct_view(self, s: View) -> str:
         """Return the view of cotangents beside one of values."""
@@ -345,7 +342,6 @@ class Adjoint:
         if isinstance(s, For | While):
             lead = self.head_back(s)
             extra = lead[1:]
-            out.depth += 0
             inner = self.block_back(s.body, out)
             if inner:
                 out.add(lead[0], s.line)
@@ -380,14 +376,20 @@ class Adjoint:
         step = s.step.value if isinstance(s.step, ast.Constant) else None
         if s.count:
             k = turn(s)
-            return [f"for {k} in range({s.count} - 1, -1, -1):", f"{s.var} = {start} + {k} * {syntax.text(s.step)}"]
+            return [
+                f"for {k} in range({s.count} - 1, -1, -1):",
+                f"{s.var} = {start} + {k} * {syntax.text(s.step)}",
+            ]
         if step == 1:
             return [f"for {s.var} in range({_less(stop)}, {_less(start)}, -1):"]
         if step == -1:
             return [f"for {s.var} in range({stop} + 1, {start} + 1):"]
         k = turn(s)
         ends = f"{start}, {stop}, {syntax.text(s.step)}"
-        return [f"for {k} in range(len(range({ends})) - 1, -1, -1):", f"{s.var} = {start} + {k} * {syntax.text(s.step)}"]
+        return [
+            f"for {k} in range(len(range({ends})) - 1, -1, -1):",
+            f"{s.var} = {start} + {k} * {syntax.text(s.step)}",
+        ]
 
     def turn(self, s: Stmt) -> str:
         """Return the name of the counter of a loop that runs backwards."""

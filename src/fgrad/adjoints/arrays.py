@@ -73,7 +73,11 @@ class Arrays(Calls):
             for known, held in self.constants.items():
                 if held is value:
                     kind = self.types.get(known) or context().resolve_value_type(value)
-                    return Array(known, kind) if isinstance(value, np.ndarray) else Scalar(syntax.name(known, kind))
+                    return (
+                        Array(known, kind)
+                        if isinstance(value, np.ndarray)
+                        else Scalar(syntax.name(known, kind))
+                    )
             name = self.fresh("constant")
             self.constants[name] = value
             kind = context().resolve_value_type(value)
@@ -134,7 +138,9 @@ class Arrays(Calls):
                 return self.mapped(getattr(np, name), [base])
         if isinstance(base, Scalar) and name in {"real", "imag"}:
             return self.mapped(getattr(np, name), [base])
-        raise self.fail(f"`{ast.unparse(node)}` has no derivative here", "Use arrays, their shapes and elements")
+        raise self.fail(
+            f"`{ast.unparse(node)}` has no derivative here", "Use arrays, their shapes and elements"
+        )
 
     # ---- operators ----------------------------------------------------------------------------------
 
@@ -400,7 +406,9 @@ class Arrays(Calls):
         """Let a name that a loop binds anew have other elements: in its buffer, which has no other name."""
         if isinstance(value, Array) and value.name != buffer.name:
             own = self.root(value.name)
-            held = [n for n, v in self.scope.names.items() if isinstance(v, Array) and self.root(v.name) == own]
+            held = [
+                n for n, v in self.scope.names.items() if isinstance(v, Array) and self.root(v.name) == own
+            ]
             for n in held:
                 self.stale[self.scope.names[n].name] = (  # type: ignore[union-attr]
                     f"{n} and {name} are one array from line {self.line} on, inside a loop"
@@ -408,17 +416,23 @@ class Arrays(Calls):
         if isinstance(value, Scalar | Group | Static) or ndim_of(value) != ndim_of(buffer):
             raise self.fail(f"{name} is an array, and then another kind of value", "Give them two names")
         for n, v in self.scope.names.items():
-            if n != name and isinstance(v, Array) and v.name != buffer.name and self.root(v.name) == buffer.name:
+            if (
+                n != name
+                and isinstance(v, Array)
+                and v.name != buffer.name
+                and self.root(v.name) == buffer.name
+            ):
                 self.stale[v.name] = f"{n} is a view of the array that {name} was before line {self.line}"
         self.fill(buffer, value)
+
+    def arrays(self) -> list[tuple[str, Array]]:
+        """Return the arrays that have names here."""
+        return [(n, v) for n, v in self.scope.names.items() if isinstance(v, Array)]
 
     def rows(self, x: Array | Lazy, count: int) -> Group:
         """Return the first elements, or rows, of an array that is taken apart."""
         a = self.materialised(x)
-        items: list[Value] = []
-        for k in range(count):
-            items.append(self.kept(self.indexed(a, [Scalar(syntax.constant(k))])))
-        return Group(items)
+        return Group([self.kept(self.indexed(a, [Scalar(syntax.constant(k))])) for k in range(count)])
 
     # ---- indices ------------------------------------------------------------------------------------
 
@@ -440,8 +454,11 @@ class Arrays(Calls):
         if isinstance(base, Group):
             index = self.expr(node.slice) if not isinstance(node.slice, ast.Slice) else None
             if index is None:
-                ends = [None if e is None else self.number(self.expr(e)).value  # fmt: skip
-                        for e in (node.slice.lower, node.slice.upper, node.slice.step)]  # type: ignore[union-attr]
+                cut: Any = node.slice
+                ends = [
+                    None if e is None else self.number(self.expr(e)).value
+                    for e in (cut.lower, cut.upper, cut.step)
+                ]
                 return Group(base.items[slice(*ends)])
             if isinstance(index, Scalar) and isinstance(index.node, ast.Constant):
                 return base.items[index.node.value]
@@ -537,7 +554,8 @@ class Arrays(Calls):
         """Return elements by an array of integers."""
         if len(fancy) > 1 or ndim_of(fancy[0]) != 1 or not isinstance(dtype(fancy[0]), types.Integer):
             raise self.fail(
-                "an array is indexed by truth values, or by several arrays", "Write the loop over the elements"
+                "an array is indexed by truth values, or by several arrays",
+                "Write the loop over the elements",
             )
         places = self.materialised(fancy[0])
         at = next(k for k, i in enumerate(index) if isinstance(i, Array | Lazy))

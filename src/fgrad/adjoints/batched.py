@@ -13,11 +13,11 @@ from fgrad.core.aval import Aval
 
 
 class Batched(Program):
-    """A program whose operands have a first axis of examples where `mapped` says so, and its outputs all have."""
+    """A program for many examples, along a first axis of its outputs and of the operands in `mapped`."""
 
     def __init__(self, inner: Program, mapped: tuple[bool, ...]) -> None:
         self.inner, self.mapped = inner, mapped
-        super().__init__(inner.function, inner.fixed)
+        super().__init__(inner.function, inner.fixed, inner.places, inner.directions)
 
     @property
     def floating_outputs(self) -> list[int]:
@@ -27,8 +27,7 @@ class Batched(Program):
     @cached_property
     def tangent(self) -> Program:
         """The program of tangents, for as many examples."""
-        more = [m for m, p in zip(self.mapped, self.operands, strict=True) if p.floating]
-        return Batched(self.inner.tangent, (*self.mapped, *more))
+        return Batched(self.inner.tangent, (*[self.mapped[k] for k in self.floating], *self.mapped))
 
     def shape(self, avals: Sequence[Aval]) -> tuple[Aval, ...]:
         """Return shapes and dtypes of the outputs."""
@@ -41,16 +40,19 @@ class Batched(Program):
         """Return the outputs of all examples."""
         rows = [self.inner.run(self.example(values, e)) for e in range(self.size(values))]
         if not rows:
-            return tuple(np.zeros(a.shape, a.dtype) for a in self.shape([Aval(v.shape, v.dtype) for v in values]))
+            return tuple(
+                np.zeros(a.shape, a.dtype) for a in self.shape([Aval(v.shape, v.dtype) for v in values])
+            )
         return tuple(np.stack([np.asarray(r[k]) for r in rows]) for k in range(len(rows[0])))
 
     def pullback(
         self, values: Sequence[Any], cts: Sequence[Any], wrt: tuple[int, ...], given: tuple[int, ...]
     ) -> tuple[Any, ...]:
         """Return the cotangents of operands, summed where all examples share one."""
-        rows = []
-        for e in range(self.size(values)):
-            rows.append(self.inner.pullback(self.example(values, e), [c[e] for c in cts], wrt, given))
+        rows = [
+            self.inner.pullback(self.example(values, e), [c[e] for c in cts], wrt, given)
+            for e in range(self.size(values))
+        ]
         found = []
         for k, i in enumerate(wrt):
             if not rows:
@@ -68,5 +70,3 @@ class Batched(Program):
     def example(self, values: Sequence[Any], e: int) -> list[Any]:
         """Return the operands of one example."""
         return [v[e] if m else v for v, m in zip(values, self.mapped, strict=True)]
-
-

@@ -1,4 +1,4 @@
-"""Calls in kernels: of scalar functions, of NumPy's functions of arrays, and of other kernels, which are inlined."""
+"""Calls in kernels: of scalar functions, of NumPy's functions of arrays, and of kernels, inlined."""
 
 from __future__ import annotations
 
@@ -78,8 +78,12 @@ class Calls:
         if function in _MAKERS:
             return self.made(function, args, keywords)
         if function is len:
-            return Scalar(dims_of(args[0])[0]) if isinstance(args[0], Array | Lazy) else Scalar(
-                syntax.constant(len(args[0].items))  # type: ignore[union-attr]
+            return (
+                Scalar(dims_of(args[0])[0])
+                if isinstance(args[0], Array | Lazy)
+                else Scalar(
+                    syntax.constant(len(args[0].items))  # type: ignore[union-attr]
+                )
             )
         if function is tuple and isinstance(args[0], Group):
             return args[0]
@@ -155,7 +159,9 @@ class Calls:
     def passive(self, function: Any, args: Sequence[Value], node: ast.Call) -> Value:
         """Return what any other function gives, if it has no derivatives: indices, truth values, sizes."""
         operands, kinds = [], []
-        if getattr(function, "__module__", "").startswith("numpy.random") or "random" in ast.unparse(node.func):
+        if getattr(function, "__module__", "").startswith("numpy.random") or "random" in ast.unparse(
+            node.func
+        ):
             raise self.fail("random numbers are drawn", "Pass them as an argument")
         for a in args:
             if isinstance(a, Group):
@@ -427,7 +433,11 @@ class Calls:
         if sum(isinstance(d, ast.Constant) and d.value == -1 for d in dims) and len(dims) > 1:
             raise self.fail(f"`{ast.unparse(node)}` leaves a length open", "Give all lengths")
         form = ast.Call(ast.Attribute(ast.Name(a.name, ast.Load()), "ravel", ast.Load()), [], [])
-        if args and len(dims) > 0 and not (len(dims) == 1 and isinstance(dims[0], ast.Constant) and dims[0].value == -1):
+        if (
+            args
+            and len(dims) > 0
+            and not (len(dims) == 1 and isinstance(dims[0], ast.Constant) and dims[0].value == -1)
+        ):
             shape = ast.Tuple(dims, ast.Load())
             form = ast.Call(ast.Attribute(ast.Name(a.name, ast.Load()), "reshape", ast.Load()), [shape], [])
         ty = a.type.copy(ndim=len(dims), layout="C", readonly=not a.type.mutable)

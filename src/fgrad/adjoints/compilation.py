@@ -18,7 +18,13 @@ from fgrad.adjoints.syntax import Function
 def compiled(source: str, name: str, function: Function) -> Callable[..., Any]:
     """Return the function of a text, compiled when it is first called."""
     file = f"<{function.name}: {name}>"
-    namespace: dict[str, Any] = {"np": np, "math": math, "grown": grown, **slopes.HELPERS, **function.constants}
+    namespace: dict[str, Any] = {
+        "np": np,
+        "math": math,
+        "grown": grown,
+        **slopes.HELPERS,
+        **function.constants,
+    }
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     exec(compile(source, file, "exec"), namespace)  # noqa: S102 -- fgrad's own
     made: Callable[..., Any] = numba.njit(nogil=True, **function.options)(namespace[name])

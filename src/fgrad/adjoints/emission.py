@@ -85,9 +85,9 @@ def simple(s: Stmt, out: Text, kinds: dict[str, Any]) -> None:
 
 def assigned(value: Any, ty: Any) -> str:
     """Return an expression as it is assigned to a variable: integers that stand for floats are floats."""
-    if isinstance(value, ast.Constant) and isinstance(value.value, int) and ty is not None:
-        if isinstance(ty, types.Float | types.Complex):
-            return repr(float(value.value))
+    whole = isinstance(value, ast.Constant) and isinstance(value.value, int)
+    if whole and isinstance(ty, types.Float | types.Complex):
+        return repr(float(value.value))
     return syntax.text(value)
 
 

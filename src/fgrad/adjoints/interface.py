@@ -11,9 +11,10 @@ from numba.core.registry import CPUDispatcher
 
 from fgrad import locks
 from fgrad.adjoints import emission
+from fgrad.adjoints.operation import call
 from fgrad.adjoints.programs import Program, Users
 from fgrad.adjoints.syntax import UnsupportedKernelError
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer
 from fgrad.numpy.indexing import setitem
 from fgrad.numpy.inplace import check_writable, storable
@@ -50,8 +51,8 @@ class Differentiable:
         program, operands = self._prepared(leaves, structure)
         targets = [x for x, p in zip(leaves, program.function.params, strict=True) if p.written]
         self._check_targets(leaves, program)
-        outs = bind("kernel.call", *[x if x.__class__ is Tensor else np.asarray(x)[()] for x in operands],
-                    kernel=program)  # fmt: skip
+        given = [x if x.__class__ is Tensor else np.asarray(x)[()] for x in operands]
+        outs = call(given, program)
         returned = len(program.function.returns)
         news = [storable(new) if x.__class__ is not Tensor else new
                 for x, new in zip(targets, outs[returned:], strict=True)]  # fmt: skip
@@ -79,8 +80,8 @@ class Differentiable:
                 check_writable(leaves[i])
             elif not isinstance(leaves[i], np.ndarray):
                 raise TypeError(
-                    f"{self.__name__} writes to its argument {p.name}, which is a {type(leaves[i]).__name__}: "
-                    "pass an array or Tensor"
+                    f"{self.__name__} writes to its argument {p.name}, which is a "
+                    f"{type(leaves[i]).__name__}: pass an array or Tensor"
                 )
             for j, other in enumerate(leaves):
                 if i != j and _overlap(leaves[i], other):
@@ -92,7 +93,9 @@ class Differentiable:
     def _prepared(self, leaves: Sequence[Any], structure: Any) -> tuple[Program, list[Any]]:
         """Return the program for arguments of these types, and its operands."""
         kinds = [_kind(x) for x in leaves]
-        fixed = tuple((i, x) for i, x in enumerate(leaves) if isinstance(x, bool | int | np.integer | np.bool_))
+        fixed = tuple(
+            (i, x) for i, x in enumerate(leaves) if isinstance(x, bool | int | np.integer | np.bool_)
+        )
         key = (structure, tuple(kinds), fixed)
         found = self._programs.get(key)
         if found is None:

@@ -59,7 +59,11 @@ class _Writer:
                     made.body = body + (_guarded(after, a, s) if a else after)
                 else:
                     done += _guarded(after, a | b, s)
-                return done, flags | c, ends and not (a_ends and b) and not (b_ends and a) and (a_ends or b_ends)
+                return (
+                    done,
+                    flags | c,
+                    ends and not (a_ends and b) and not (b_ends and a) and (a_ends or b_ends),
+                )
             if isinstance(s, ast.For | ast.While):
                 loop, raised = self.loop(s)
                 done += loop

@@ -5,7 +5,7 @@ A function of arrays writes to its first argument, an array of zeros; a function
 it.
 """
 
-# ruff: noqa: ANN001, ANN202, D103 -- the names are NumPy's, the types are those of a call
+# ruff: noqa: ANN001, ANN202 -- the names are NumPy's, the types are those of a call
 # mypy: ignore-errors
 
 from __future__ import annotations
@@ -240,4 +240,11 @@ LIBRARY: dict[Any, dict[tuple[int, ...], Entry]] = {
     np.linalg.det: {(2,): Entry(_det)},
     np.linalg.cholesky: {(2,): Entry(_cholesky, ((0, 0), (0, 1)))},
 }
-METHODS = {"dot": np.dot, "trace": np.trace, "max": np.max, "min": np.min, "prod": np.prod, "cumsum": np.cumsum}
+METHODS = {
+    "dot": np.dot,
+    "trace": np.trace,
+    "max": np.max,
+    "min": np.min,
+    "prod": np.prod,
+    "cumsum": np.cumsum,
+}

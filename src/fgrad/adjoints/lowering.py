@@ -10,15 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 from numba.core import types
 from numba.core.registry import CPUDispatcher
 
 from fgrad.adjoints import syntax
 from fgrad.adjoints.arrays import Arrays
-from fgrad.adjoints.jumps import RESULT, RETURNED, without_jumps
+from fgrad.adjoints.jumps import RESULT, without_jumps
 from fgrad.adjoints.syntax import (
-    Alloc,
     Assign,
     For,
     Function,
@@ -28,7 +26,6 @@ from fgrad.adjoints.syntax import (
     Stmt,
     Store,
     UnsupportedKernelError,
-    View,
     While,
 )
 from fgrad.adjoints.values import (
@@ -182,7 +179,9 @@ class Lowering(Arrays):
 
     # ---- functions ----------------------------------------------------------------------------------
 
-    def inline(self, function: Callable[..., Any], args: Sequence[Value], keywords: dict[str, Value]) -> Value:
+    def inline(
+        self, function: Callable[..., Any], args: Sequence[Value], keywords: dict[str, Value]
+    ) -> Value:
         """Return what a call of another kernel gives: its statements take the place of the call."""
         source = source_of(function)
         if any(s.source.function.__code__ is function.__code__ for s in self.scopes):
@@ -194,8 +193,8 @@ class Lowering(Arrays):
         line = self.line
         self.scopes.append(scope)
         depth, self.depth = self.depth, 0
-        for name, value in bound.items():
-            value = value if isinstance(value, Array) else self.kept(value, name)
+        for name, given in bound.items():
+            value = given if isinstance(given, Array) else self.kept(given, name)
             if isinstance(value, Scalar) and name in scope.assigned:
                 inner = self.fresh(name)
                 self.assign(inner, value.node)
@@ -214,7 +213,9 @@ class Lowering(Arrays):
         try:
             bound = signature.bind(*args, **keywords)
         except TypeError as error:
-            raise self.fail(f"the call of {source.name} does not fit: {error}", "Call it by its signature") from None
+            raise self.fail(
+                f"the call of {source.name} does not fit: {error}", "Call it by its signature"
+            ) from None
         for p in signature.parameters.values():
             if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
                 raise self.fail(f"{source.name} takes any number of arguments", "Name its parameters")
@@ -232,7 +233,7 @@ class Lowering(Arrays):
             if method is None:
                 raise self.fail(
                     f"`{ast.unparse(s).splitlines()[0]}` has no derivative here",
-                    "Kernels hold assignments, loops, conditions, and calls of functions of numbers and arrays",
+                    "Kernels hold assignments, loops, conditions, and calls of functions of arrays",
                 )
             method(s)
 
@@ -251,7 +252,11 @@ class Lowering(Arrays):
     def on_Expr(self, s: ast.Expr) -> None:  # noqa: D102, N802
         if isinstance(s.value, ast.Constant):
             return
-        if isinstance(s.value, ast.Call) and isinstance(s.value.func, ast.Name) and s.value.func.id == "print":
+        if (
+            isinstance(s.value, ast.Call)
+            and isinstance(s.value.func, ast.Name)
+            and s.value.func.id == "print"
+        ):
             return
         self.expr(s.value)
 
@@ -338,8 +343,10 @@ class Lowering(Arrays):
         if isinstance(value, Scalar):
             if isinstance(before, Array):
                 raise self.fail(f"{name} is an array and then a number", "Give them two names")
-            if not isinstance(before, Scalar) or not isinstance(before.node, ast.Name) or (
-                before.node.id in self.loops
+            if (
+                not isinstance(before, Scalar)
+                or not isinstance(before.node, ast.Name)
+                or (before.node.id in self.loops)
             ):
                 inner = self.variable(name)
             else:
@@ -384,7 +391,8 @@ class Lowering(Arrays):
         if isinstance(value, Array):
             if isinstance(before, Array) and before.name != value.name:
                 raise self.fail(
-                    "arrays are returned from several places", "Write into one array, and return it at the end"
+                    "arrays are returned from several places",
+                    "Write into one array, and return it at the end",
                 )
             if self.depth:
                 raise self.fail("an array is returned from inside a loop or branch", "Return it at the end")
@@ -452,8 +460,12 @@ class Lowering(Arrays):
                     found[name] = self.scalar(inner)
             elif x is None or y is None:
                 v = x or y
-                found[name] = v if isinstance(v, Scalar | Static) else Lost(  # type: ignore[assignment]
-                    f"the array {name} is made in one branch, or in a loop, at line {line}"
+                found[name] = (
+                    v
+                    if isinstance(v, Scalar | Static)
+                    else Lost(  # type: ignore[assignment]
+                        f"the array {name} is made in one branch, or in a loop, at line {line}"
+                    )
                 )
             else:
                 found[name] = Lost(f"{name} stands for different arrays or tuples behind line {line}")
@@ -617,7 +629,9 @@ def stored_names(stmts: Sequence[ast.stmt], *, loops: bool = True) -> Iterator[s
 
 def _loops(stmts: Sequence[ast.stmt], name: str) -> list[ast.For]:
     nodes = (n for s in stmts for n in ast.walk(s))
-    return [n for n in nodes if isinstance(n, ast.For) and isinstance(n.target, ast.Name) and n.target.id == name]
+    return [
+        n for n in nodes if isinstance(n, ast.For) and isinstance(n.target, ast.Name) and n.target.id == name
+    ]
 
 
 # ---- the whole kernel -------------------------------------------------------------------------------------
@@ -679,11 +693,7 @@ def _one_pass(
     result = scope.result
     returns: list[str] = []
     structure = _flat(work, result, returns)
-    if RETURNED in work.types:
-        pass
-    made = Function(
-        source.name, params, work.out, returns, work.types, work.constants, options, source.file
-    )
+    made = Function(source.name, params, work.out, returns, work.types, work.constants, options, source.file)
     roots = syntax.families(made)
     written = {roots[s.array] for s in syntax.walk(made.body) if isinstance(s, Store)}
     for p in params:
@@ -701,6 +711,3 @@ def _flat(work: Lowering, value: Value, names: list[str]) -> Any:
         value = work.kept(value, "result")
     names.append(value.node.id if isinstance(value, Scalar) else value.name)  # type: ignore[union-attr]
     return len(names) - 1
-
-
-__all__ = ["Alloc", "Lowering", "View", "lowered", "np"]

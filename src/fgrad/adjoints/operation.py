@@ -1,87 +1,162 @@
-"""Kernels as primitives: `kernel.call` runs one, `kernel.vjp` its adjoint; each is the derivative of the other.
+"""Kernels as primitives: `kernel.call` runs one, `kernel.vjp` its adjoint: each is the other's derivative.
 
-With T(x, dx) = (f(x), J dx) and V(x, c) = J(x)^T c, the derivative of V along u follows from the adjoint of T,
-since <u, J(x)^T c> = <J(x) u, c>: no derivative of recorded values is ever taken, to any order.
+With T(x, dx) = (f(x), J dx) and V(x, c) = J(x)^T c, the derivative of V along u is that of the adjoint of T,
+since <u, J(x)^T c> = <J(x) u, c>: to any order, no derivative of what is recorded is ever taken. Primitives
+differ in how many operands are cotangents and directions, in which they are linear.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-
+from fgrad import locks
 from fgrad.adjoints.batched import Batched
 from fgrad.adjoints.programs import Program
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import NOT_FOLDED, VJP, Pattern, Primitive, register
+from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES, VJP, Pattern, Primitive, Rule, register
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, reshape
 
-_STORED = "a kernel is code of its own, and only its name is known to programs"
+_declaring = locks.lock()
 
 
-def _run(*values: Any, kernel: Program) -> tuple[Any, ...]:
-    return kernel.run(values)
+def call(values: Sequence[Any], kernel: Program) -> tuple[Any, ...]:
+    """Return the outputs of a kernel; the primitive says in how many of its first operands it is linear."""
+    name = "kernel.call" + f" along {kernel.directions}" * bool(kernel.directions)
+    _demand(name, lambda: _declare_call(name, kernel.directions))
+    found: tuple[Any, ...] = bind(name, *values, kernel=kernel)
+    return found
 
 
-def _vjp_of_call(pattern: Pattern) -> VJP | None:
+def back(cts: Sequence[Any], values: Sequence[Any], *, kernel: Program, **params: Any) -> tuple[Any, ...]:
+    """Return the cotangents of operands; the primitive says how many of its own are cotangents of outputs."""
+    name = f"kernel.vjp of {len(cts)}" + f" along {kernel.directions}" * bool(kernel.directions)
+    _demand(name, lambda: _declare_back(name, len(cts), kernel.directions))
+    found: tuple[Any, ...] = bind(name, *cts, *values, kernel=kernel, **params)
+    return found
+
+
+def _demand(name: str, declare: Callable[[], None]) -> None:
+    if name not in PRIMITIVES:
+        with _declaring:
+            if name not in PRIMITIVES:
+                declare()
+
+
+# ---- values -----------------------------------------------------------------------------------------------
+
+
+def _declare_call(name: str, directions: int) -> None:
+    """Declare kernels whose outputs are linear in so many of the first operands."""
+
+    def run(*values: Any, kernel: Program) -> tuple[Any, ...]:
+        return kernel.run(values)
+
+    def shape(*avals: Aval, kernel: Program) -> tuple[Aval, ...]:
+        return kernel.shape(avals)
+
+    def batch(mapped: tuple[bool, ...], *values: Any, kernel: Program) -> tuple[Any, ...]:
+        size = _size(mapped, values)
+        full = tuple([m or p.written for m, p in zip(mapped, kernel.operands, strict=True)])
+        return call(_filled(values, mapped, full, size), Batched(kernel, full))
+
+    def vjp(pattern: Pattern) -> VJP | None:
+        tracked = [i for i, t in enumerate(pattern) if t]
+
+        def step(cts: Sequence[Any], *saved: Any) -> list[Any]:
+            *values, params = saved
+            kernel: Program = params["kernel"]
+            wrt = tuple([i for i in tracked if kernel.operands[i].floating])
+            given = tuple([i for i in kernel.floating_outputs if cts[i] is not None])
+            if not wrt or not given:
+                return [None] * len(tracked)
+            found = back([cts[i] for i in given], values, kernel=kernel, wrt=wrt, given=given)
+            by_place = dict(zip(wrt, found, strict=True))
+            return [by_place.get(i) for i in tracked]
+
+        linear = all(i < directions for i in tracked)
+        return VJP(step, keep=tuple(range(1, len(pattern) + 1)), params=True, exact=True, linear=linear)
+
+    _register(name, run, shape, batch, vjp)
+
+
+# ---- cotangents -------------------------------------------------------------------------------------------
+
+
+def _declare_back(name: str, count: int, directions: int) -> None:
+    """Declare adjoints for so many cotangents, of kernels that are linear in so many operands."""
+
+    def run(*args: Any, kernel: Program, wrt: tuple[int, ...], given: tuple[int, ...]) -> tuple[Any, ...]:
+        return kernel.pullback(args[count:], args[:count], wrt, given)
+
+    def shape(*avals: Aval, wrt: tuple[int, ...], **_: Any) -> tuple[Aval, ...]:
+        return tuple(avals[count + i] for i in wrt)
+
+    def batch(
+        mapped: tuple[bool, ...], *args: Any, kernel: Program, wrt: tuple[int, ...], given: tuple[int, ...]
+    ) -> tuple[Any, ...]:
+        size = _size(mapped, args)
+        own = enumerate(zip(mapped[count:], kernel.operands, strict=True))
+        full = tuple([m or p.written or i in wrt for i, (m, p) in own])
+        held = _filled(args, mapped, (*[True] * count, *full), size)
+        return back(held[:count], held[count:], kernel=Batched(kernel, full), wrt=wrt, given=given)
+
+    def vjp(pattern: Pattern) -> VJP | None:
+        return _derivative(pattern, count, directions)
+
+    _register(name, run, shape, batch, vjp)
+
+
+def _derivative(pattern: Pattern, count: int, directions: int) -> VJP:
+    """Return how cotangents go back through an adjoint: along them, the adjoint of the tangent."""
     tracked = [i for i, t in enumerate(pattern) if t]
-
-    def step(cts: Sequence[Any], *saved: Any) -> list[Any]:
-        *values, params = saved
-        kernel: Program = params["kernel"]
-        wrt = tuple(i for i in tracked if kernel.operands[i].floating)
-        given = tuple(i for i in kernel.floating_outputs if cts[i] is not None)
-        if not wrt or not given:
-            return [None] * len(tracked)
-        held = [cts[i] for i in given]
-        found = bind("kernel.vjp", *values, *held, kernel=kernel, wrt=wrt, given=given)
-        by_place = dict(zip(wrt, found, strict=True))
-        return [by_place.get(i) for i in tracked]
-
-    return VJP(step, keep=tuple(range(1, len(pattern) + 1)), params=True, exact=True)
-
-
-def _run_vjp(*values: Any, kernel: Program, wrt: tuple[int, ...], given: tuple[int, ...]) -> tuple[Any, ...]:
-    n = len(kernel.operands)
-    return kernel.pullback(values[:n], values[n:], wrt, given)
-
-
-def _vjp_of_vjp(pattern: Pattern) -> VJP | None:
-    tracked = [i for i, t in enumerate(pattern) if t]
+    of_cts = all(i < count for i in tracked)
+    linear = of_cts or all(count <= i < count + directions for i in tracked)
 
     def step(us: Sequence[Any], *saved: Any) -> list[Any]:
         *everything, params = saved
         kernel: Program = params["kernel"]
-        wrt, given = params["wrt"], params["given"]
-        n = len(kernel.operands)
-        values, cts = everything[:n], everything[n:]
-        along = dict(zip(wrt, us, strict=True))
-        floating = [i for i, p in enumerate(kernel.operands) if p.floating]
-        directions = [near(values[i]).zeros(values[i].shape, values[i].dtype) if along.get(i) is None
-                      else along[i] for i in floating]  # fmt: skip
+        given = params["given"]
+        cts, values = ([], everything) if of_cts else (everything[:count], everything[count:])
+        along = {i: u for i, u in zip(params["wrt"], us, strict=True) if u is not None}
+        moved = [along[i] if i in along else near(values[i]).zeros(values[i].shape, values[i].dtype)
+                 for i in kernel.floating]  # fmt: skip
         places = dict(zip(kernel.floating_outputs, kernel.tangent_outputs(), strict=True))
-        behind = tuple(places[i] for i in given)
+        behind = tuple([places[i] for i in given])
         found: dict[int, Any] = {}
-        if any(i >= n for i in tracked):
-            outs = bind("kernel.call", *values, *directions, kernel=kernel.tangent)
-            found.update({n + k: outs[place] for k, place in enumerate(behind)})
-        inner = tuple(i for i in tracked if i < n and kernel.operands[i].floating)
+        if any(i < count for i in tracked):
+            outs = call([*moved, *values], kernel.tangent)
+            found.update({k: outs[place] for k, place in enumerate(behind)})
+        inner = [i - count for i in tracked if i >= count and kernel.operands[i - count].floating]
         if inner:
-            args = (*values, *directions, *cts)
-            back = bind("kernel.vjp", *args, kernel=kernel.tangent, wrt=inner, given=behind)
-            found.update(zip(inner, back, strict=True))
+            wrt = tuple([len(moved) + i for i in inner])
+            again = back(cts, [*moved, *values], kernel=kernel.tangent, wrt=wrt, given=behind)
+            found.update({count + i: x for i, x in zip(inner, again, strict=True)})
         return [found.get(i) for i in tracked]
 
-    return VJP(step, keep=tuple(range(1, len(pattern) + 1)), params=True, exact=True)
+    keep = tuple(range(count + 1 if of_cts else 1, len(pattern) + 1))
+    return VJP(step, keep=keep, params=True, exact=True, linear=linear)
 
 
-# ---- batches ----------------------------------------------------------------------------------------------
+# ---- what both share --------------------------------------------------------------------------------------
 
 
-def _mapped(v: Any, size: int) -> Any:
-    return broadcast_to(reshape(v, (1, *v.shape)), (size, *v.shape))
+def _register(name: str, run: Rule, shape: Rule, batch: Rule, vjp: Callable[[Pattern], VJP | None]) -> None:
+    register(
+        Primitive(
+            name,
+            run=run,
+            vjp=vjp,
+            shape=shape,
+            batch=batch,
+            stored="a kernel of the user's own is code, and programs are stored without",
+            many=True,
+            costly=True,
+            traits={NOT_FOLDED},
+        )
+    )
 
 
 def _size(mapped: Sequence[bool], values: Sequence[Any]) -> int:
@@ -89,56 +164,9 @@ def _size(mapped: Sequence[bool], values: Sequence[Any]) -> int:
     return found
 
 
-def _batch_call(mapped: tuple[bool, ...], *values: Any, kernel: Program) -> tuple[Any, ...]:
-    size = _size(mapped, values)
-    full = [m or p.written for m, p in zip(mapped, kernel.operands, strict=True)]
-    given = [_mapped(v, size) if f and not m else v for v, m, f in zip(values, mapped, full, strict=True)]
-    outs: tuple[Any, ...] = bind("kernel.call", *given, kernel=Batched(kernel, tuple(full)))
-    return outs
-
-
-def _batch_vjp(
-    mapped: tuple[bool, ...], *values: Any, kernel: Program, wrt: tuple[int, ...], given: tuple[int, ...]
-) -> tuple[Any, ...]:
-    size, n = _size(mapped, values), len(kernel.operands)
-    full = [m or p.written or i in wrt for i, (m, p) in enumerate(zip(mapped[:n], kernel.operands, strict=True))]
-    full += [True] * (len(mapped) - n)
-    held = [_mapped(v, size) if f and not m else v for v, m, f in zip(values, mapped, full, strict=True)]
-    batched = Batched(kernel, tuple(full[:n]))
-    outs: tuple[Any, ...] = bind("kernel.vjp", *held, kernel=batched, wrt=wrt, given=given)
-    return outs
-
-
-def _shape_of_vjp(*avals: Aval, kernel: Program, wrt: tuple[int, ...], given: tuple[int, ...]) -> tuple[Aval, ...]:
-    del kernel, given
-    return tuple(avals[i] for i in wrt)
-
-
-CALL = register(
-    Primitive(
-        "kernel.call",
-        run=_run,
-        vjp=_vjp_of_call,
-        shape=lambda *avals, kernel: kernel.shape(avals),
-        batch=_batch_call,
-        stored=_STORED,
-        many=True,
-        costly=True,
-        traits={NOT_FOLDED},
-    )
-)
-BACK = register(
-    Primitive(
-        "kernel.vjp",
-        run=_run_vjp,
-        vjp=_vjp_of_vjp,
-        shape=_shape_of_vjp,
-        batch=_batch_vjp,
-        stored=_STORED,
-        many=True,
-        costly=True,
-        traits={NOT_FOLDED},
-    )
-)
-
-__all__ = ["BACK", "CALL"]
+def _filled(values: Sequence[Any], mapped: Sequence[bool], full: Sequence[bool], size: int) -> list[Any]:
+    """Return operands with a first axis of examples where `full` asks for one."""
+    return [
+        broadcast_to(reshape(v, (1, *v.shape)), (size, *v.shape)) if f and not m else v
+        for v, m, f in zip(values, mapped, full, strict=True)
+    ]

@@ -1,4 +1,4 @@
-"""Kernels for arguments of certain types, as functions of arrays: values, cotangents, and the tangent kernel."""
+"""Kernels for arguments of certain types, as functions of arrays: values, cotangents, the tangent kernel."""
 
 from __future__ import annotations
 
@@ -48,10 +48,22 @@ class Program:
     Attributes:
         function: the kernel in the language of `syntax`.
         fixed: values of parameters that are no operands, by place.
+        places: the parameters that are operands, in their order.
+        directions: how many of the first operands its outputs are linear in, those that are used.
     """
 
-    def __init__(self, function: Function, fixed: tuple[tuple[int, Any], ...] = ()) -> None:
-        self.function, self.fixed = function, fixed
+    def __init__(
+        self,
+        function: Function,
+        fixed: tuple[tuple[int, Any], ...] = (),
+        places: Sequence[int] | None = None,
+        directions: int = 0,
+    ) -> None:
+        known = dict(fixed)
+        self.function, self.fixed, self.directions = function, fixed, directions
+        self.places = (
+            [i for i in range(len(function.params)) if i not in known] if places is None else list(places)
+        )
         self.adjoints: dict[Any, Callable[..., Any]] = {}
 
     # ---- its signature ------------------------------------------------------------------------------
@@ -59,8 +71,7 @@ class Program:
     @cached_property
     def operands(self) -> list[syntax.Param]:
         """The parameters that are operands."""
-        known = dict(self.fixed)
-        return [p for i, p in enumerate(self.function.params) if i not in known]
+        return [self.function.params[i] for i in self.places]
 
     @property
     def floating_outputs(self) -> list[int]:
@@ -70,8 +81,14 @@ class Program:
 
     def filled(self, values: Sequence[Any]) -> list[Any]:
         """Return the values of all parameters."""
-        known, it = dict(self.fixed), iter(values)
-        return [known[i] if i in known else next(it) for i in range(len(self.function.params))]
+        known = {**dict(self.fixed), **dict(zip(self.places, values, strict=True))}
+        return [known[i] for i in range(len(self.function.params))]
+
+    @cached_property
+    def floating(self) -> list[int]:
+        """The operands that have derivatives, in the order of the tangent's first operands."""
+        order = sorted(range(len(self.places)), key=lambda k: self.places[k])
+        return [k for k in order if self.operands[k].floating]
 
     def tangent_outputs(self) -> list[int]:
         """Return for each floating output the output of the tangent that goes with it."""
@@ -80,7 +97,8 @@ class Program:
     @cached_property
     def tangent(self) -> Program:
         """The program (x, dx) -> (f(x), J dx)."""
-        return Program(tangent(self.function), self.fixed)
+        made, n, k = tangent(self.function), len(self.function.params), len(self.floating)
+        return Program(made, self.fixed, [*range(n, n + k), *self.places], k)
 
     # ---- calls --------------------------------------------------------------------------------------
 
@@ -101,7 +119,7 @@ class Program:
         args = self.arguments(values, own=True)
         returned = self.primal(*args)
         written = [a for a, p in zip(args, self.function.params, strict=True) if p.written]
-        return tuple([*map(_output, returned), *written])
+        return (*map(_output, returned), *written)
 
     def adjoint_source(self, wrt: tuple[int, ...], given: tuple[int, ...], name: str = "adjoint") -> str:
         """Return the source of the adjoint."""
@@ -166,8 +184,8 @@ class Users(Program):
         if not fixed:
             return self
         made = object.__new__(Users)
-        made.__dict__.update({k: v for k, v in self.__dict__.items() if k not in {"operands", "tangent", "adjoints"}})
-        made.fixed, made.adjoints = fixed, {}
+        made.structure, made.kernel, made.build = self.structure, self.kernel, self.build
+        Program.__init__(made, self.function, fixed)
         return made
 
     def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
@@ -176,7 +194,7 @@ class Users(Program):
         returned = self.kernel(*self.build(args))
         written = [a for a, p in zip(args, self.function.params, strict=True) if p.written]
         parts = [np.array(x) if any(x is a for a in args) else x for x in _leaves(returned)]
-        return tuple([*map(_output, parts), *written])
+        return (*map(_output, parts), *written)
 
 
 def _leaves(x: Any) -> list[Any]:

@@ -46,7 +46,7 @@ class Recording:
         self._uses: dict[Stmt, set[str]] = {}
         assigned = [s.name for s in syntax.walk(self.function.body) if isinstance(s, Assign)]
         self.several = {n for n in assigned if assigned.count(n) > 1}
-        self.starts: dict[str, tuple[Any, int]] = {}  # where variables begin: an expression, and what is added
+        self.starts: dict[str, tuple[Any, int]] = {}  # where variables begin, and what is added
         for s in syntax.walk(self.function.body):
             if isinstance(s, Assign) and s.name not in self.several:
                 self.starts[s.name] = s.value, 0
@@ -150,7 +150,7 @@ class Recording:
     # ---- scalars that are recomputed ----------------------------------------------------------------
 
     def locals(self, body: list[Stmt]) -> set[str]:
-        """Return scalars that get a value in every run of a block before it is read, and mean nothing behind."""
+        """Return scalars that every run of a block assigns before it reads them, and nobody reads behind."""
         counts: dict[str, int] = {}
         for n in self.read_below(body):
             counts[n] = counts.get(n, 0) + 1
@@ -185,10 +185,7 @@ class Recording:
     def candidates(self, body: list[Stmt]) -> list[Stmt]:
         """Return the statements of a block that may run again when all of it has run."""
         own = self.locals(body)
-        units: dict[Stmt, int] = {}
-        for k, s in enumerate(body):
-            if isinstance(s, View | Opaque) or self.is_plain(s, own):
-                units[s] = k
+        units = {s: k for k, s in enumerate(body) if isinstance(s, View | Opaque) or self.is_plain(s, own)}
         writes = [self.written_by(s) for s in body]
         changed = True
         while changed:
@@ -297,8 +294,8 @@ class Recording:
                 if isinstance(s, Opaque) and s not in own and s.name in needed:
                     raise syntax.UnsupportedKernelError(
                         f"{self.function.file}:{s.line}: in {self.function.name}, "
-                        f"`{syntax.text(s.value)}` gives an array inside a loop, from what changes behind it. "
-                        "Write it into an array that is made before the loop"
+                        f"`{syntax.text(s.value)}` gives an array inside a loop, from what changes "
+                        "behind it. Write it into an array that is made before the loop"
                     )
                 if isinstance(s, Alloc | Opaque):
                     needed.discard(s.name)
@@ -307,7 +304,7 @@ class Recording:
         return needed
 
     def chosen(self, body: list[Stmt]) -> list[Stmt]:
-        """Return the statements of a block that are recomputed because the reverse sweep takes what they give."""
+        """Return the statements of a block that are recomputed: the reverse sweep takes what they give."""
         wanted: set[str] = set()
         size = -1
         while size != len(wanted):
@@ -426,8 +423,8 @@ class Recording:
 
 def shapes_of(node: ast.AST) -> set[str]:
     """Return the arrays whose shapes an expression reads."""
-    return {n.value.id for n in ast.walk(node)
-            if isinstance(n, ast.Attribute) and n.attr == "shape" and isinstance(n.value, ast.Name)}  # fmt: skip
+    found = (n for n in ast.walk(node) if isinstance(n, ast.Attribute) and n.attr == "shape")
+    return {n.value.id for n in found if isinstance(n.value, ast.Name)}
 
 
 def _owners(body: list[Stmt]) -> dict[Stmt, tuple[Stmt, ...]]:

@@ -1,4 +1,4 @@
-"""The reverse of one statement: what it adds to the cotangents of its operands, and which values that takes."""
+"""The reverse of one statement: what it adds to cotangents of its operands, and which values that takes."""
 
 from __future__ import annotations
 
@@ -166,18 +166,26 @@ class Reversal:
                 names[f"held x{k}"] = self.kept(copy.deepcopy(a), "w").id
         if "held f" in wanted:
             inner = copy.deepcopy(node)
-            _replace_operands(inner, [ast.Name(names[f"held x{k}"], ast.Load()) if f"held x{k}" in names else a
-                                      for k, a in enumerate(args)])  # fmt: skip
+            known = {
+                k: ast.Name(names[f"held x{k}"], ast.Load())
+                for k in range(len(args))
+                if f"held x{k}" in names
+            }
+            _replace_operands(inner, [known.get(k, a) for k, a in enumerate(args)])
             names["held f"] = self.kept(inner, "w").id
-        for arg, slope, singular in steps:
-            if slope is None:
+        for arg, found_slope, singular in steps:
+            if found_slope is None:
                 self.back(arg, ct, is_complex)
                 continue
-            slope = copy.deepcopy(slope)
+            slope = copy.deepcopy(found_slope)
             for n in ast.walk(slope):
                 if isinstance(n, ast.Name):
                     n.id = names.get(n.id, n.id)
-            if isinstance(slope, ast.UnaryOp) and isinstance(slope.operand, ast.Constant) and slope.operand.value == 1:
+            if (
+                isinstance(slope, ast.UnaryOp)
+                and isinstance(slope.operand, ast.Constant)
+                and slope.operand.value == 1
+            ):
                 term: Any = ast.UnaryOp(ast.USub(), ct)
             elif singular:
                 term = ast.Call(ast.Name("scale", ast.Load()), [ct, slope], [])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import copy
 import builtins
+import copy
 import math
 import operator
 from functools import cache
@@ -93,7 +93,6 @@ _CAST_TYPES = {"float32", "float64", "complex64", "complex128", "float_", "asarr
 
 def derivative(name: str, value: Any, args: list[Any], wrt: int) -> tuple[Any, bool] | None:
     """Return a slope of an atom as an expression, and whether a zero cotangent wins over it; None: zero."""
-    x = args[wrt]
     if name in {"add", "positive", "cast"} or (name == "subtract" and not wrt):
         return None, False  # one
     if name == "power":
@@ -131,7 +130,7 @@ class _Filling(ast.NodeTransformer):
     def __init__(self, parts: dict[str, Any]) -> None:
         self.parts = parts
 
-    def visit_Name(self, node: ast.Name) -> Any:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> Any:
         return self.parts.get(node.id, node)
 
 
@@ -261,6 +260,12 @@ def is_zero(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value == 0
 
 
+def is_minus_one(node: ast.AST) -> bool:
+    """Return whether an expression is -1."""
+    negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+    return negated and isinstance(node.operand, ast.Constant) and node.operand.value == 1  # type: ignore[attr-defined]
+
+
 def product(x: Any, y: Any) -> Any:
     """Return `x * y`."""
     if isinstance(x, ast.Constant) and x.value == 1:
@@ -273,5 +278,3 @@ def product(x: Any, y: Any) -> Any:
 def real_part(node: Any) -> Any:
     """Return the real part of an expression."""
     return ast.Attribute(node, "real", ast.Load())
-
-

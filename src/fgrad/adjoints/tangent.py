@@ -81,8 +81,7 @@ class Tangents:
                 continue
             term = t
             if slope[0] is not None:
-                negative = isinstance(slope[0], ast.UnaryOp) and isinstance(slope[0].operand, ast.Constant)
-                if negative and slope[0].operand.value == 1:
+                if slopes.is_minus_one(slope[0]):
                     term = ast.UnaryOp(ast.USub(), t)
                 elif slope[1]:
                     term = ast.Call(ast.Name("scale", ast.Load()), [t, slope[0]], [])
@@ -123,9 +122,7 @@ def tangent(function: Function) -> Function:
         before = next(p for p in function.params if p.name == n)
         params.append(Param(names[n], kinds[names[n]], before.written))
     returns = list(function.returns)
-    for n in function.returns:
-        if syntax.is_floating(function.types[n]):
-            returns.append(work.result(n, body))
+    returns += [work.result(n, body) for n in function.returns if syntax.is_floating(function.types[n])]
     return Function(
         f"{function.name}_t", params, body, returns, kinds, dict(function.constants), function.options,
         function.file,
@@ -195,7 +192,7 @@ class _Renamed(ast.NodeTransformer):
     def __init__(self, names: dict[str, str]) -> None:
         self.names = names
 
-    def visit_Name(self, node: ast.Name) -> Any:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> Any:
         return ast.Name(self.names.get(node.id, node.id), node.ctx)
 
 

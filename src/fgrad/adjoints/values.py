@@ -1,4 +1,4 @@
-"""What expressions of a kernel are while it is lowered: scalars, arrays, array expressions, tuples, constants."""
+"""What expressions of a kernel are while it is lowered: scalars, arrays, array expressions, tuples."""
 
 from __future__ import annotations
 
