@@ -30,7 +30,7 @@ _MATH = {
 _NUMPY = {"abs": "fabs", "absolute": "fabs", "true_divide": "divide", "mod": "remainder", "conjugate": "conj"}
 _PLAIN = {"abs": "fabs", "max": "maximum", "min": "minimum", "pow": "power"}
 _TEXTS = {
-    "scale": "scale({}, {})", "both": "both({}, {})", "power": "({} ** {})", "reciprocal": "(1 / {})",
+    "scale": "scale({}, {})", "multiply_no_nan": "multiply_no_nan({}, {})", "power": "({} ** {})", "reciprocal": "(1 / {})",
     "sigmoid": "sigmoid({})", "softplus": "softplus({})", "where": "({1} if {0} else {2})",
     "fabs": "abs({})", "root": "math.sqrt({})", "remainder": "({} % {})", "floor_divide": "({} // {})",
     "logical_and": "({} and {})", "logical_or": "({} or {})", "logical_not": "(not {})",
@@ -48,7 +48,7 @@ def scale(ct: Any, slope: Any) -> Any:
 
 
 @numba.njit(error_model="numpy")
-def both(x: Any, y: Any) -> Any:
+def multiply_no_nan(x: Any, y: Any) -> Any:
     """Return `x * y`, and zero where one of them is zero even if the other is infinite or NaN."""
     return x * y if x != 0 and y != 0 else 0 * (x if x == 0 else y)
 
@@ -62,7 +62,7 @@ def sigmoid(x: float) -> float:
     return grown / (1 + grown)
 
 
-HELPERS = {"scale": scale, "both": both, "sigmoid": sigmoid}
+HELPERS = {"scale": scale, "multiply_no_nan": multiply_no_nan, "sigmoid": sigmoid}
 
 
 def atom_of(node: ast.AST) -> tuple[str, list[Any]] | None:
