@@ -106,7 +106,6 @@ FEW = {
     "kernels/body.py": {"_text"},  # names of functions
     "kernels/compilation.py": {"_builder"},  # the name of the processor
     "kernels/convolution.py": {"_kernel"},  # tiles: of at most 8 rows, two vectors, and four kinds of lanes
-    "kernels/outer.py": {"_kernel"},  # dtypes
     "kernels/gather_scatter.py": {"_kernel", "_rows", "_shared", "_fetched"},  # names of primitives, dtypes
     "kernels/scans.py": {"_kernel"},  # one axis or two, dtypes
     "kernels/selection.py": {"_kernel"},  # dtypes, arrays or numbers
