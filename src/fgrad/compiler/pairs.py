@@ -275,8 +275,9 @@ class _Writer(Operations):
     def make(self, name: str, *args: Any, **params: Any) -> Any:
         """Return the result of a primitive of real arrays: that of numbers alone is a number."""
         if not params and not any(isinstance(a, Var) or np.ndim(a) for a in args):
+            numbers = [x if isinstance(x, bool) else np.float64(x) for x in args]
             with np.errstate(all="ignore"):
-                return np.asarray(PRIMITIVES[name].run(*map(_number, args))).item()
+                return np.asarray(PRIMITIVES[name].run(*numbers)).item()
         avals = [a.aval if isinstance(a, Var) else aval_of(a) if np.ndim(a) or params else a for a in args]
         primitive = PRIMITIVES[name]
         made = primitive.shape(*avals, **params)  # type: ignore[misc]
@@ -289,10 +290,6 @@ class _Writer(Operations):
     def is_void(self, x: Any) -> bool:
         """Return whether an operand is zero or NaN, like the real part of `1j * x`."""
         return x in self.void if isinstance(x, Var) else not np.ndim(x) and x == 0
-
-
-def _number(x: Any) -> Any:
-    return x if isinstance(x, bool) else np.float64(x)
 
 
 def _rule(primitive: Primitive) -> Callable[..., Any] | None:

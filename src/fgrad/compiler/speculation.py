@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from fgrad.compiler.cost import contraction
 from fgrad.compiler.elements import VIEWS, scalar_work, shape_of
@@ -56,8 +55,4 @@ def _operations(e: Equation) -> int:
         return contraction(e)
     if PRIMITIVES[e.name].scalar is not None:
         return scalar_work(e.name) * math.prod(e.outs[0].aval.shape)
-    return sum(math.prod(_shape(x)) for x in (*e.args, *e.outs))
-
-
-def _shape(x: Any) -> tuple[int, ...]:
-    return tuple(shape_of(x))
+    return sum(math.prod(shape_of(x)) for x in (*e.args, *e.outs))

@@ -68,7 +68,7 @@ class Contract:
         """
         if self._good.young.get(key) or self._good.get(key):
             return
-        self.hold(args, steps, _size)
+        self.hold(args, steps, lambda x: int(x.size))  # of whatever shape, on whatever device
         self._good[key] = True
 
     def launched(self, numbers: Sequence[int], turns: int, sizes: Mapping[int, tuple[int, int]]) -> None:
@@ -115,11 +115,6 @@ class Contract:
         )
 
 
-def _size(x: Any) -> int:
-    """Return how many elements an array has, of whatever shape, on whatever device."""
-    return int(x.size)
-
-
 def _has_shape(shape: Sequence[int], wanted: Sequence[tuple[str, Any]], known: dict[str, Any]) -> bool:
     """Return whether sizes, or what is true, are what is wanted; names without a meaning get one."""
     if len(shape) != len(wanted):
@@ -139,16 +134,16 @@ def of(text: str) -> Contract | None:
         return None
     body = ast.parse(text).body
     said = next(
-        (ast.literal_eval(s.value) for s in body if isinstance(s, ast.Assign) and _name(s) == "CONTRACT"),
+        (
+            ast.literal_eval(s.value)
+            for s in body
+            if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == "CONTRACT"
+        ),
         None,
     )
     kernel = next(f for f in body if isinstance(f, ast.FunctionDef) and f.name == "kernel")
     names = [a.arg for a in kernel.args.args]
     return Contract(said, names[:-2] if names[-2:] == ["lo", "hi"] else names) if said else None
-
-
-def _name(statement: ast.Assign) -> str:
-    return ast.unparse(statement.targets[0])
 
 
 def _clauses(said: str) -> Iterator[ast.expr]:

@@ -197,16 +197,12 @@ def _map_call(
     if not size:
         return tuple(np.zeros(a.shape, a.dtype) for a in whole)
     n = size if method == "broadcast_all" else 1
-    wide = [v if m else _repeated(v, n) for v, m in zip(values, mapped, strict=True)]
+    wide = [v if m else broadcast_to(v, (n, *v.shape)) for v, m in zip(values, mapped, strict=True)]
     return tuple(bind("pure_callback", *wide, avals=whole, **options))
 
 
 def _example(mapped: tuple[bool, ...], values: Sequence[Any], i: int) -> list[Any]:
     return [functions.sliced(v, index=(i,)) if m else v for v, m in zip(values, mapped, strict=True)]
-
-
-def _repeated(v: Any, n: int) -> Any:
-    return broadcast_to(reshape(v, (1, *v.shape)), (n, *v.shape))
 
 
 CALL = declare(

@@ -66,15 +66,11 @@ def _typed(e: Equation, value: Any) -> Any:
     return e.outs[0].aval.dtype.type(value)
 
 
-def _as_large(rw: Rewriting, x: Any, e: Equation) -> bool:
-    """Return whether an operand has the size of the result: what is done to either costs the same."""
-    return rw.aval(x).size == e.outs[0].aval.size
-
-
 def _outer(rw: Rewriting, e: Equation, x: Any, *names: str) -> Equation | None:
     """Return what makes `x`, if it can be done to the result instead."""
     made = rw.maker(x, *names)
-    return made if made is not None and rw.uses[x] <= _SHARED and _as_large(rw, x, e) else None
+    as_large = rw.aval(x).size == e.outs[0].aval.size  # so that it costs the same to either
+    return made if made is not None and rw.uses[x] <= _SHARED and as_large else None
 
 
 def _signs_outside(rw: Rewriting, e: Equation) -> Any:

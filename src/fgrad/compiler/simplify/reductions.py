@@ -34,11 +34,6 @@ def _repeated(rw: Rewriting, x: Any) -> tuple[Any, set[int]] | None:
     return None
 
 
-def _squeezed(rw: Rewriting, inner: Any, shape: Shape, repeated: set[int]) -> Any:
-    """Return what is repeated, without the axes along which it is."""
-    return rw.reshape(inner, tuple(n for i, n in enumerate(shape) if i not in repeated))
-
-
 # ---- sums -------------------------------------------------------------------------------------------
 
 
@@ -168,7 +163,7 @@ def _with_repeated(
     shape = rw.aval(left).shape
     if is_constant(inner) and not np.abs(inner) >= 1:  # the sum alone may be infinite
         right, inner = rw.multiply(right, inner), dtype.type(1)
-    small = _squeezed(rw, inner, shape, along)
+    small = rw.reshape(inner, tuple(n for i, n in enumerate(shape) if i not in along))
     rest = "".join(c for c in names if c not in lost)
     summed_letters = [c for c in others if c in lost and c not in out]
     if summed_letters:

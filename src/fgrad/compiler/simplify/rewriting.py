@@ -81,7 +81,8 @@ class Rewriting(Operations):
         self._line = ""
         self._depth = 0
         self._count = sum(len(e.outs) for e in program.equations) + len(program.inputs)
-        self._count = max([self._count, *(1 + _number(v) for v in _variables(program))])
+        named = [*program.inputs, *(v for e in program.equations for v in e.outs)]
+        self._count = max([self._count, *(1 + _number(v) for v in named)])
         for e in program.equations:
             self._line = e.line
             args = tuple(map(self._current, e.args))
@@ -219,10 +220,6 @@ _DEEPEST = 40  # rules that call each other; an equation is written as it is bey
 def _operands(program: Program) -> list[Var]:
     operands = [a for e in program.equations for a in e.args if a.__class__ is Var]
     return [*operands, *(y for y in program.outputs if y.__class__ is Var)]
-
-
-def _variables(program: Program) -> list[Var]:
-    return [*program.inputs, *(v for e in program.equations for v in e.outs)]
 
 
 def _number(v: Var) -> int:
