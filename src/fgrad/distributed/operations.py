@@ -25,38 +25,29 @@ def all_reduce(hub: Hub, x: Any, words: str, *, mean: bool = False, direct: int 
     number, others, rank = hub.number(), hub.others, hub.rank
     if not others:
         return x.copy()
-    if x.nbytes <= direct or len(others) == 1:  # between two, both ways send as much
-        parts = np.empty_like(x, shape=(hub.size, x.size))
-        yield hub.exchange(words, number, dict.fromkeys(others, x), {r: parts[r] for r in others})
-        total = np.empty_like(x)  # `x` may still be on its way
-        _add_in_order(x, parts, rank, total)
-        return _divided(total, hub.size) if mean else total
-    ends = [x.size * r // hub.size for r in range(hub.size + 1)]
-    shares = [x[a:b] for a, b in pairwise(ends)]
     total = np.empty_like(x)  # `x` may still be on its way
+    if x.nbytes <= direct or len(others) == 1:  # between two, both ways send as much
+        yield from _reduce(hub, number, words, [x] * hub.size, total, mean)
+        return total
+    ends = [x.size * r // hub.size for r in range(hub.size + 1)]
     results = [total[a:b] for a, b in pairwise(ends)]
-    own = results[rank]
-    parts = np.empty_like(x, shape=(hub.size, own.size))
-    yield hub.exchange(words, number, {r: shares[r] for r in others}, {r: parts[r] for r in others})
-    _add_in_order(shares[rank], parts, rank, own)
-    if mean:
-        _divided(own, hub.size)
-    sent = own.copy()  # the result belongs to who asked for it, at once
+    yield from _reduce(hub, number, words, [x[a:b] for a, b in pairwise(ends)], results[rank], mean)
+    sent = results[rank].copy()  # the result belongs to who asked for it, at once
     yield hub.exchange(words, number, dict.fromkeys(others, sent), {r: results[r] for r in others}, phase=1)
     return total
 
 
-def _add_in_order(own: Any, parts: Any, rank: int, out: Any) -> None:
-    """Add the parts of all ranks, of which this one's is `own`, into `out`."""
-    first, second, *more = [own if r == rank else part for r, part in enumerate(parts)]
+def _reduce(hub: Hub, number: int, words: str, shares: Any, out: Any, mean: bool = False) -> Operation:
+    """Send each rank its share; add those of all ranks for this one, in their order, into `out`."""
+    own = shares[hub.rank]
+    parts = np.empty_like(own, shape=(hub.size, own.size))
+    yield hub.exchange(words, number, {r: shares[r] for r in hub.others}, {r: parts[r] for r in hub.others})
+    first, second, *more = [own if r == hub.rank else part for r, part in enumerate(parts)]
     np.add(first, second, out=out)
     for part in more:
         out += part
-
-
-def _divided(x: Any, n: int) -> Any:
-    x /= n
-    return x
+    if mean:
+        out /= hub.size
 
 
 def reduce_scatter(hub: Hub, x: Any, words: str) -> Operation:
@@ -64,10 +55,8 @@ def reduce_scatter(hub: Hub, x: Any, words: str) -> Operation:
     own = x[hub.rank]
     if not hub.others:
         return own.copy()
-    parts = np.empty_like(own, shape=(hub.size, own.size))
-    yield hub.exchange(words, hub.number(), {r: x[r] for r in hub.others}, {r: parts[r] for r in hub.others})
     total = np.empty_like(own)
-    _add_in_order(own, parts, hub.rank, total)
+    yield from _reduce(hub, hub.number(), words, x, total)
     return total
 
 
