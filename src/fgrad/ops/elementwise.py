@@ -43,7 +43,7 @@ from fgrad.expr.atoms import ATOMS, products
 from fgrad.expr.derive import chain, gradient
 from fgrad.expr.emit import emit_calls, emit_in_place
 from fgrad.expr.node import ZERO, Expr, Operand, apply, const, postorder, var, variables
-from fgrad.ops.compiled import FastPower, FastUfunc, Fused, FusedVJP, by_rows, chosen
+from fgrad.ops.compiled import WRITTEN, FastPower, FastUfunc, Fused, FusedVJP, Written, by_rows, chosen, late
 from fgrad.ops.linear import convert, with_rank
 
 _TRAITS = {  # by the flags of atoms
@@ -497,3 +497,7 @@ _RAW: dict[str, Any] = {"widened": _like, **{name: atom.reference for name, atom
 _RAW["where"], (_RAW["scale"], _RAW["both"]) = chosen, products(chosen)
 _LIFTED: dict[str, Any] = {"widened": _like, **{name: caller(name) for name in ATOMS}}
 _declare_table()
+WRITTEN["power"] = Written(
+    late("fgrad.lax.running", "integer_power"),
+    lambda x, y: x.dtype.kind in "biu" and y.dtype.kind in "biu",
+)

@@ -199,7 +199,8 @@ def _run_input(
 ) -> Any:
     if math.prod(shape) and _suits(ct, w, shape, input_dilation):
         return backend("windows").convolve_back(ct, w, shape, stride, padding, dilation, groups)
-    params = {"stride": stride, "padding": padding, "dilation": dilation, "input_dilation": input_dilation}
+    params: Any = {"stride": stride, "padding": padding, "dilation": dilation}
+    params["input_dilation"] = input_dilation
     return _input_by(_run, ct, w, shape, groups=groups, **params)
 
 
@@ -249,7 +250,8 @@ def _run_kernel(
 ) -> Any:
     if math.prod(shape) and _suits(x, ct, ct.shape, input_dilation):
         return backend("windows").convolve_kernel(ct, x, shape, stride, padding, dilation, groups)
-    params = {"stride": stride, "padding": padding, "dilation": dilation, "input_dilation": input_dilation}
+    params: Any = {"stride": stride, "padding": padding, "dilation": dilation}
+    params["input_dilation"] = input_dilation
     return _kernel_by(_run, ct, x, shape, groups=groups, **params)
 
 
