@@ -91,10 +91,17 @@ def test_no_primitive_leaves_machine_code_but_those_that_are_listed():
     assert not REASONS.keys() - PRIMITIVES.keys()
     assert len(REASONS) <= 15  # which may only become fewer
     assert min(Counter(found.values())[place] for place in (NATIVE, LIBRARIES)) > 100
-    # what is in no row of the table is written by compilers, belongs to processes or to users, is a loop or a
+    # what is in no row of the table is written by compilers, belongs to processes or users, is a loop or a
     # check; test_written.py has the last ones
     others = {n for n in PRIMITIVES.keys() - found.keys() if not isinstance(PRIMITIVES[n].stored, str)}
-    assert others <= REASONS.keys() | {"lax.pullback", "require", "discrete", "log_gamma", "logit_beta", "eig"}
+    assert others <= REASONS.keys() | {
+        "lax.pullback",
+        "require",
+        "discrete",
+        "log_gamma",
+        "logit_beta",
+        "eig",
+    }
 
 
 def test_the_pages_say_which_primitives_python_computes():
