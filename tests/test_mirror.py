@@ -23,6 +23,8 @@ TOGETHER = {
     # compiled programs: modules are the stages, tests compare what comes out with NumPy
     "compiler/test_complex": "compiler/fourier compiler/pairs expr/complex_numbers",
     "compiler/test_matrices": "kernels/lapack",
+    "compiler/test_written": "compiler/dense_systems compiler/matrix_loops compiler/windows compiler/writes "
+    "kernels/bridges kernels/dense_systems kernels/matrix_loops",
     "compiler/test_fuse": "compiler/index compiler/loop_nests compiler/writer",
     "compiler/test_library": "compiler/concatenation compiler/products compiler/scans",
     "compiler/test_listing": "compiler/cost compiler/plan",

@@ -195,6 +195,27 @@ def walks(name: str, d: Drawing) -> Any:
     return f
 
 
+@lowered("accumulate", ulp=40.0)
+def runs(name: str, d: Drawing) -> Any:
+    x = d.given(d.shape(LONG), d.dtype(NATIVE))
+    ufunc = d.pick(("add", "multiply", "maximum", "minimum"))
+    return lambda *xs: bind(name, xs[x], axis=d.pick(tuple(range(xs[x].ndim))), ufunc=ufunc)
+
+
+@lowered("imag")
+def nothing_imaginary(name: str, d: Drawing) -> Any:
+    x = d.given(d.shape(LONG), d.dtype(NATIVE))
+    return lambda *xs: bind(name, xs[x])
+
+
+@lowered("winners")
+def winning(name: str, d: Drawing) -> Any:
+    shape = d.shape(LONG)
+    template, arrays = template_of(d, shape)
+    where = [known_or_not(d, a) for a in arrays]
+    return lambda *xs: bind(name, *[xs[i] for i in where], template=template, shape=shape)
+
+
 @lowered("argsort")
 def sorts(name: str, d: Drawing) -> Any:
     x = d.given(d.shape(LONG), d.dtype(NATIVE))

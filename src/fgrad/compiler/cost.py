@@ -10,6 +10,7 @@ from fgrad.compiler.emit import Part
 from fgrad.compiler.fuse import Call, Nest
 from fgrad.compiler.library import reason
 from fgrad.compiler.plan import Block, Choice, Inner, Loop, Plan
+from fgrad.core.control_flow import PLAIN
 from fgrad.core.primitive import CONTRACTION
 from fgrad.core.program import Equation, aval_out
 
@@ -54,8 +55,15 @@ def cost(plan: Plan) -> Cost:
 
 def _python(block: Block) -> tuple[str, ...]:
     """Return what Python computes, and why: nothing in loops that the table runs."""
-    calls = (s.equation for i, s in enumerate(block.steps) if isinstance(s, Call) and i not in block.inner)
-    return tuple(dict.fromkeys(filter(None, map(reason, calls))))
+    calls = [s.equation for i, s in enumerate(block.steps) if isinstance(s, Call) and i not in block.inner]
+    found: list[str] = []
+    for e in calls:
+        found.append(reason(e))
+        code = e.params.get("code")
+        if isinstance(code, PLAIN):  # which Python goes through, and what it computes there
+            for program in code.inner():
+                found += _python(Plan(program).block)
+    return tuple(dict.fromkeys(filter(None, found)))
 
 
 def contraction(equation: Equation) -> int:

@@ -16,6 +16,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.primitive import NOT_FOLDED, Primitive, flat, register
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import dense_systems, native
+from fgrad.kernels.lapack import Routine
 
 WORDS = np.dtype(np.int64)
 
@@ -28,9 +29,7 @@ def _written(w: Writer, name: str, *args: Any, results: Sequence[Aval], **params
     return w.write_all(f"lapack.{name}", *args, results=tuple(results), **params)
 
 
-def _called(
-    made: dense_systems.Routine | None, numbers: list[int], count: int, work: int, fails: bool
-) -> Any:
+def _called(made: Routine | None, numbers: list[int], count: int, work: int, fails: bool) -> Any:
     if made is None:
         return None
     return Launch(made.kernel, [*numbers, made.function], count, work, shared=False, fails=fails)

@@ -15,35 +15,23 @@ from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES
 from fgrad.core.program import Equation, Var, aval_out
 from fgrad.kernels import native, ufuncs
 
-# why Python computes what it does: reasons, and the primitives that are never native, or not for all operands
+# what Python computes of arrays whose dtypes kernels know, and why: primitives, some of them at times
 _REASONS = """
-no kernel knows these dtypes: broadcast_to cumprod cumsum gather imag real scatter_add slice
-it copies between devices: to_device staged_to_device to_device_of
-a routine of LAPACK or SciPy computes it: second_minors minors eigh solve qr pinv svd sylvester riccati polar
-a routine of LAPACK or SciPy computes it: ldl solve_banded lu_factor pivot_order roots simple_roots eig
-it is an iteration over whole arrays: matrix_function frechet log_frechet regular regularized recursion recur
-it is an iteration over whole arrays: spline_filter log_gamma_ratio logit_beta_ratio normal_between carlson
-it is an iteration over whole arrays: elliptic_moment polygamma spherical modified
-NumPy transforms these lengths or dtypes: rfft irfft
-LAPACK computes it of larger matrices, and of complex ones: cholesky cofactor det slogdet solve_triangular
-NumPy computes it of complex numbers: float_power put_part max min nanmax nanmin prod
-eager mode's kernel computes it: convolve conv conv_input conv_kernel max_pool window_sum window_spread
-NumPy sorts, and searches in what is empty: argsort argpartition rank search
-of several writes to a place the last one counts: put winners representative
-it draws random numbers: threefry draw
-SciPy warns or raises whatever errstate says: pbdv_d pbdv_dp pbvv_v pbvv_vp bdtr bdtrc bdtri
-SciPy warns or raises whatever errstate says: nbdtr nbdtrc nbdtri pdtri expn yn kn
-NumPy raises where integers have negative exponents: power
-it is a running ufunc: accumulate
-SciPy's function is computed by reflection: spherical_jn spherical_yn spherical_in spherical_kn ive_signed
-it is a loop or branch with operations that Python computes: lax.scan lax.while_loop lax.cond
 it calls a function of Python: pure_callback effect
+it copies between devices: to_device staged_to_device to_device_of
+the streams of NumPy's generators are drawn from in Python: draw
+the pivots of symmetric indefinite matrices are SciPy's to choose: ldl
+SciPy orders the eigenvalues of a pencil: riccati
+SciPy's iterations for logarithms, roots and powers of matrices are the exact ones: matrix_function
+of large arrays with strided or wide windows eager mode's loop goes by tiles: conv conv_input conv_kernel
+it is a loop or branch with operations that Python computes: lax.scan lax.while_loop lax.cond
 """
 REASONS = {
     name: reason
     for reason, _, names in (line.partition(": ") for line in _REASONS.strip().splitlines())
     for name in names.split()
 }
+DTYPES = "?bhilqBHILQfdFD"  # which kernels know, in this machine's byte order
 ON_PAIRS = "complex.call"  # what Python, or a library, computes of complex numbers, as pairs
 # where indices begin among the operands of what looks for elements that may be missing
 INDEXED = {"gather": 1, "put": 2, "scatter_add": 1, "winners": 0, "representative": 1}
@@ -161,8 +149,21 @@ def reason(equation: Equation) -> str:
     """Return why Python computes an equation; "" if a kernel does."""
     if is_native(equation):
         return ""
+    avals = [aval_out(a) for a in equation.args] + [v.aval for v in equation.outs]
     name = applied_by(equation).name if equation.outs else equation.name
-    return f"{name}: {REASONS.get(name, 'no kernel knows these operands')}"
+    stored = PRIMITIVES[name].stored
+    others = [a.dtype for a in avals if a.dtype.char not in DTYPES or not a.dtype.isnative]
+    if name in REASONS:
+        why = REASONS[name]
+    elif isinstance(stored, str):
+        why = stored
+    elif others:
+        why = f"no kernel knows {others[0] if others[0].isnative else 'the other byte order'}"
+    elif equation.name == ON_PAIRS:
+        why = "no kernel knows it of complex numbers"
+    else:
+        why = "no kernel knows these operands"
+    return f"{name}: {why}"
 
 
 def fails(equation: Equation) -> bool:

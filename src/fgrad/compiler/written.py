@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fgrad.compiler.fuse import is_fusable
 from fgrad.compiler.simplify import simplify
 from fgrad.core.control_flow import PLAIN
 from fgrad.core.program import Equation, Program, Var, aval_out
@@ -28,7 +29,7 @@ def _has_any(program: Program) -> bool:
 
 def _is_written(e: Equation) -> bool:
     found = WRITTEN.get(e.name)
-    if found is None or not LAUNCH or not all(v.aval.size for v in e.outs):
+    if found is None or not LAUNCH or not all(v.aval.size for v in e.outs) or is_fusable(e):
         return False
     avals = list(map(aval_out, e.args))
     known = all(v.dtype.char in KNOWN and v.dtype.isnative for v in (*avals, *(v.aval for v in e.outs)))

@@ -14,6 +14,7 @@ from fgrad.lax.scans import scan
 from fgrad.ops import iterations
 from fgrad.ops.linear import convert
 from fgrad.ops.matrix_functions import blocks
+from fgrad.ops.requirements import trusted
 
 
 def _along(step: Callable[..., Any], axis: int, first: Callable[..., Any], *xs: Any) -> Any:
@@ -102,3 +103,20 @@ def log_frechet(y: Any, e: Any) -> Any:
         b = np.linalg.inv(one + float(t + 1) / 2 * rest)
         total = total + float(w) / 2 * (b @ e @ b)
     return np.exp2(halvings) * total
+
+
+def integer_power(x: Any, y: Any) -> Any:
+    """Return powers of integers by squaring; a program ends where an exponent is negative."""
+    x, y = (v if hasattr(v, "dtype") else np.asarray(v) for v in (x, y))
+    dtype = PRIMITIVES["power"].shape(x, y).dtype  # type: ignore[misc]
+    shape = np.broadcast_shapes(x.shape, y.shape)
+    base, exponent = (np.broadcast_to(convert(v, d), shape) for v, d in ((x, dtype), (y, dtype)))
+    good = y >= 0
+
+    def step(state: Any) -> Any:
+        base, exponent, found = state
+        found = np.where(exponent & 1 == 1, found * base, found)
+        return base * base, exponent >> 1, found
+
+    start = (base, np.where(exponent < 0, 0, exponent).astype(dtype), np.ones(shape, dtype))
+    return trusted(while_loop(lambda state: np.max(state[1]) > 0, step, start)[2], good)

@@ -45,7 +45,7 @@ from fgrad.expr.atoms import ATOMS, products
 from fgrad.expr.derive import chain, gradient
 from fgrad.expr.emit import emit_calls, emit_in_place
 from fgrad.expr.node import ZERO, Expr, Operand, apply, const, postorder, rewritten, var, variables
-from fgrad.ops.compiled import FastPower, FastUfunc, Fused, FusedVJP, by_rows, chosen
+from fgrad.ops.compiled import WRITTEN, FastPower, FastUfunc, Fused, FusedVJP, Written, by_rows, chosen, late
 from fgrad.ops.linear import convert, with_rank
 
 _TRAITS = {  # by the flags of atoms
@@ -523,3 +523,7 @@ _FORMULAS: dict[str, Callable[..., Operand]] = {}  # of calls and words, by atom
 _DOUBLE: set[str] = set()  # those that lose digits in single precision
 _LIFTED: dict[str, Any] = {"widened": _like, **{name: caller(name) for name in ATOMS}}
 _declare_table()
+WRITTEN["power"] = Written(
+    late("fgrad.lax.running", "integer_power"),
+    lambda x, y: x.dtype.kind in "biu" and y.dtype.kind in "biu",
+)

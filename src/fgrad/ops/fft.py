@@ -22,6 +22,7 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import ALONG
 from fgrad.core.stored import Stored, is_axis, is_count, one_of
 from fgrad.core.tensor import bind
+from fgrad.ops.compiled import WRITTEN, Written
 from fgrad.ops.linear import convert, linear
 
 ADJOINT_NORM = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
@@ -103,4 +104,12 @@ linear(
         {"axis": is_axis, "norm": _NORM, "n": is_count},
         verify=lambda x, *, axis, norm, n: n > 0 and x.shape[axis] > 0,
     ),
+)
+WRITTEN["irfft"] = Written(
+    lambda x, *, n, **params: bind("irfft", convert(x, _dtype("fft", x.dtype)), n=n, **params),
+    lambda x, **_: x.dtype.kind != "c",
+)
+WRITTEN["rfft"] = Written(
+    lambda x, **params: bind("rfft", convert(x, np.dtype(np.float64)), **params),
+    lambda x, **_: x.dtype.kind in "biu",
 )

@@ -204,7 +204,8 @@ def _run_input(
 ) -> Any:
     if math.prod(shape) and _suits(ct, w, shape, input_dilation, _columns(shape, w.shape[2:], ct.shape[2:])):
         return backend("windows").convolve_back(ct, w, shape, stride, padding, dilation, groups)
-    params = {"stride": stride, "padding": padding, "dilation": dilation, "input_dilation": input_dilation}
+    params: Any = {"stride": stride, "padding": padding, "dilation": dilation}
+    params["input_dilation"] = input_dilation
     return _input_by(_run, ct, w, shape, groups=groups, **params)
 
 
@@ -256,7 +257,8 @@ def _run_kernel(
         x, ct, ct.shape, input_dilation, _columns(x.shape, shape[2:], ct.shape[2:])
     ):
         return backend("windows").convolve_kernel(ct, x, shape, stride, padding, dilation, groups)
-    params = {"stride": stride, "padding": padding, "dilation": dilation, "input_dilation": input_dilation}
+    params: Any = {"stride": stride, "padding": padding, "dilation": dilation}
+    params["input_dilation"] = input_dilation
     return _kernel_by(_run, ct, x, shape, groups=groups, **params)
 
 
