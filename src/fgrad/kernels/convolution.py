@@ -269,9 +269,7 @@ class Geometry:
     def starts(self, rows: int) -> Any:
         """Return where the elements of the first window are in what is copied for some rows of output."""
         kh, kw, _, _, _, _, dh, dw = self.steps
-        tall, wide = rows + (kh - 1) * dh, self.out[3] + (kw - 1) * dw
-        c, i, j = np.ogrid[: self.channels, :kh, :kw]
-        return ((c * tall + i * dh) * wide + j * dw).ravel().astype(np.uintp)
+        return _starts(self.channels, kh, kw, dh, dw, rows + (kh - 1) * dh, self.out[3] + (kw - 1) * dw)
 
     def turned(self) -> Geometry:
         """Return the convolution that leads from the cotangent of the output to that of the input."""
@@ -281,6 +279,15 @@ class Geometry:
         other.x, other.out, other.channels, other.outputs = self.out, self.x, self.outputs, self.channels
         other.steps = (kh, kw, *self.steps[2:4], (kh - 1) * dh - top, (kw - 1) * dw - left, dh, dw)
         return other
+
+
+@lru_cache(config.cache_entries())
+def _starts(channels: int, kh: int, kw: int, dh: int, dw: int, tall: int, wide: int) -> Any:
+    """Return what `Geometry.starts` does, for windows in what is copied: `tall` rows of `wide` elements."""
+    c, i, j = np.ogrid[:channels, :kh, :kw]
+    found = ((c * tall + i * dh) * wide + j * dw).ravel().astype(np.uintp)
+    found.flags.writeable = False
+    return found
 
 
 def plane(shape: Steps, rank: int) -> Steps:

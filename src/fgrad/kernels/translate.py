@@ -587,8 +587,8 @@ def _steady(function: ast.FunctionDef) -> frozenset[str]:
         while todo:
             node = todo.pop()
             if node.__class__ is ast.Name:
-                found = loads if node.ctx.__class__ is ast.Load else stores  # type: ignore[attr-defined]
-                found.setdefault(node.id, []).append(inside)  # type: ignore[attr-defined]
+                found = loads if node.ctx.__class__ is ast.Load else stores
+                found.setdefault(node.id, []).append(inside)
                 continue
             for field in node._fields:
                 value = getattr(node, field)
