@@ -217,7 +217,7 @@ class _Stored:
         )
 
 
-class Loaded(Jit):
+class Loaded(Jit[..., Any]):
     """A function that was exported: jitted, and without its Python.
 
     Attributes:

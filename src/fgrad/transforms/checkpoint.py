@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from fgrad.transforms.checkpoint_policies import Policy, everything_saveable, no
 from fgrad.transforms.manager import GradManager
 from fgrad.transforms.reverse import Inputs
 from fgrad.transforms.segment import Again, Call, forgotten
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 linear(
     "name",
@@ -56,7 +59,7 @@ class Checkpoint(Transformed):
         return forgotten(call, "checkpoint", None if policy is nothing_saveable else policy)
 
 
-def checkpoint(fun: Callable[..., Any], *, policy: Policy | None = None) -> Callable[..., Any]:
+def checkpoint(fun: Callable[P, R], *, policy: Policy | None = None) -> Callable[P, R]:
     """Return `fun` without residuals: it runs again in the reverse pass; also called `remat`.
 
     Only its arguments are kept. Tensors from a closure get their gradients too. `fun` must be pure: it

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from fgrad.transforms.calling import Delivery, has_tensor, name_of
 from fgrad.transforms.cotangents import cotangent
 from fgrad.transforms.pushforward import Pushforward
 from fgrad.transforms.reverse import Evaluated, Inputs, Jacobian, grad, jacrev, unit_basis, vjp
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A")
 
 
 class Pushed(Evaluated):
@@ -65,6 +69,24 @@ def _pairs(inputs: Inputs, tangents: Sequence[Any], where: Sequence[int], what: 
         flat += found
     kept = [(p, t) for p, t in zip(inputs.places, flat, strict=True) if p is not None]
     return [cotangent(t, inputs.handles[p][0], "the tangent", "the primal") for p, t in kept]
+
+
+@overload
+def jvp(
+    fun: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any], has_aux: Literal[False] = False
+) -> tuple[R, R]: ...
+
+
+@overload
+def jvp(
+    fun: Callable[..., tuple[R, A]], primals: Sequence[Any], tangents: Sequence[Any], has_aux: Literal[True]
+) -> tuple[R, R, A]: ...
+
+
+@overload
+def jvp(
+    fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool
+) -> tuple[Any, ...]: ...
 
 
 def jvp(
@@ -138,7 +160,7 @@ class Linearized:
         return tree.unflatten(self._pushed.structure, [deliver.made(t) for t in self._pushed.zeros(out)])
 
 
-def linearize(fun: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+def linearize(fun: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
     """Return `fun(*primals)` and the linear function of tangents there; `fun` is not run again by it.
 
     Args:
@@ -220,11 +242,11 @@ def _column(stacked: Any, y: Any, value: Any) -> Any:
 
 
 def jacfwd(
-    fun: Callable[..., Any],
+    fun: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[P, Any]:
     """Return the function that computes the Jacobian by forward mode; best for few inputs.
 
     Options and result as in `jacrev`.
@@ -239,11 +261,11 @@ def jacfwd(
 
 
 def hessian(
-    fun: Callable[..., Any],
+    fun: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[P, Any]:
     """Return the function that computes the second derivatives: `jacfwd(jacrev(fun))`.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 from weakref import ref
 
 import numpy as np
@@ -49,16 +49,19 @@ from fgrad.transforms.procedure import Procedure, apply
 from fgrad.transforms.retrace import Key, explain, leaf_names
 from fgrad.transforms.stage import Inner, StagedTracer, demand_fits, fingerprint, frozen
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 NUMBERS = (bool, int, float, complex)
 GUARDS = 4  # the kinds of arguments with a short way
 SHOWN = 100  # lines of a program in a notebook
 MANY = 50  # specialisations from which on somebody should hear of it
 
 
-class Jit(Transformed):
+class Jit(Transformed, Generic[P, R]):
     """The function that is traced and compiled at its first call with each signature."""
 
-    def __init__(self, fun: Callable[..., Any], **options: Any) -> None:
+    def __init__(self, fun: Callable[P, R], **options: Any) -> None:
         super().__init__(fun, **options)
         self.__wrapped__ = fun
         self._static, self._static_names = _statics(
@@ -70,16 +73,16 @@ class Jit(Transformed):
         self._traces = 0
         self._parted = False  # whether it matters which arguments without axes are arrays
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Return `fun(*args, **kwargs)`."""
         for guarded in self._guards:
             found = guarded(args, kwargs)
             if found is not MISS:
-                return found
+                return found  # type: ignore[no-any-return]
         try:
             if config.jit_disabled():
-                return self._run_python(args, kwargs)
-            return self._call_slow(args, kwargs)
+                return self._run_python(args, kwargs)  # type: ignore[no-any-return]
+            return self._call_slow(args, kwargs)  # type: ignore[no-any-return]
         except Exception as error:
             shorten(error)
             raise
@@ -236,7 +239,7 @@ class Jit(Transformed):
         self._traces = 0
 
 
-def _jitted(fun: Callable[..., Any], options: dict[str, Any]) -> Jit:
+def _jitted(fun: Callable[..., Any], options: dict[str, Any]) -> Jit[..., Any]:
     return Jit(fun, **options)
 
 
@@ -296,7 +299,7 @@ class Call:
     device: Any | None
 
     def __init__(
-        self, jit: Jit, args: tuple[Any, ...], kwargs: dict[str, Any], *, abstract: bool = False
+        self, jit: Jit[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, abstract: bool = False
     ) -> None:
         self.fun, self.device, self.donors = jit.fun, jit.options.get("device"), jit._donated
         args, kwargs = bound(jit.fun, args, kwargs)
@@ -634,6 +637,39 @@ class Lowered:
 
     def _repr_html_(self) -> str:
         return self.program._repr_html_()
+
+
+@overload
+def jit(
+    fun: np.ufunc,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    device: str | None = None,
+    donate_argnums: int | Sequence[int] = (),
+) -> Jit[..., Any]: ...
+
+
+@overload
+def jit(
+    fun: Callable[P, R],
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    device: str | None = None,
+    donate_argnums: int | Sequence[int] = (),
+) -> Jit[P, R]: ...
+
+
+@overload
+def jit(
+    fun: None = None,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    device: str | None = None,
+    donate_argnums: int | Sequence[int] = (),
+) -> Callable[[Callable[P, R]], Jit[P, R]]: ...
 
 
 def jit(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -29,6 +29,10 @@ from fgrad.transforms.calling import (
 )
 from fgrad.transforms.cotangents import OnUnused, check_on_unused, cotangent, one_of, report_unused
 from fgrad.transforms.manager import GradManager, Recorded
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A")
 
 
 class Evaluated:
@@ -309,15 +313,39 @@ class Grad(ValueAndGrad):
         return (gradient, value[1]) if self.options["has_aux"] else gradient
 
 
+@overload
 def grad(
-    fun: Callable[..., Any],
+    fun: np.ufunc,
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
     *,
     on_unused: OnUnused = "ignore",
-) -> Callable[..., Any]:
+) -> Callable[..., Any]: ...
+
+
+@overload
+def grad(
+    fun: Callable[P, Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    *,
+    on_unused: OnUnused = "ignore",
+) -> Callable[P, Any]: ...
+
+
+def grad(
+    fun: Callable[P, Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    *,
+    on_unused: OnUnused = "ignore",
+) -> Callable[P, Any]:
     """Return the function that computes the gradient of scalar-valued `fun`.
 
     Args:
@@ -347,15 +375,63 @@ def grad(
     return _differentiating(Grad, fun, argnums, has_aux, holomorphic, allow_int, on_unused)
 
 
+@overload
 def value_and_grad(
-    fun: Callable[..., Any],
+    fun: np.ufunc,
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
     *,
     on_unused: OnUnused = "ignore",
-) -> Callable[..., Any]:
+) -> Callable[..., tuple[Any, Any]]: ...
+
+
+@overload
+def value_and_grad(
+    fun: Callable[P, R],
+    argnums: int | Sequence[int] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    *,
+    on_unused: OnUnused = "ignore",
+) -> Callable[P, tuple[R, Any]]: ...
+
+
+@overload
+def value_and_grad(
+    fun: Callable[P, tuple[R, A]],
+    argnums: int | Sequence[int] = 0,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    on_unused: OnUnused = "ignore",
+) -> Callable[P, tuple[tuple[R, A], Any]]: ...
+
+
+@overload
+def value_and_grad(
+    fun: Callable[P, Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    *,
+    on_unused: OnUnused = "ignore",
+) -> Callable[P, tuple[Any, Any]]: ...
+
+
+def value_and_grad(
+    fun: Callable[P, Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    *,
+    on_unused: OnUnused = "ignore",
+) -> Callable[P, Any]:
     """Return the function that computes `(value, gradient)`; options and errors as in `grad`.
 
     Returns:
@@ -421,6 +497,24 @@ class Pullback:
         except Exception as error:
             shorten(error)
             raise
+
+
+@overload
+def vjp(
+    fun: Callable[..., R], *primals: Any, has_aux: Literal[False] = False, on_unused: OnUnused = "ignore"
+) -> tuple[R, Pullback]: ...
+
+
+@overload
+def vjp(
+    fun: Callable[..., tuple[R, A]], *primals: Any, has_aux: Literal[True], on_unused: OnUnused = "ignore"
+) -> tuple[R, Pullback, A]: ...
+
+
+@overload
+def vjp(
+    fun: Callable[..., Any], *primals: Any, has_aux: bool, on_unused: OnUnused = "ignore"
+) -> tuple[Any, ...]: ...
 
 
 def vjp(
@@ -541,11 +635,11 @@ def _block(stacked: Any, out_shape: tuple[int, ...], value: Any) -> Any:
 
 
 def jacrev(
-    fun: Callable[..., Any],
+    fun: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[P, Any]:
     """Return the function that computes the Jacobian by reverse mode; best for few outputs.
 
     Args:
@@ -585,7 +679,15 @@ class ElementwiseGrad(Transformed):
         return _one_or_all(argnums, grads)
 
 
-def elementwise_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+@overload
+def elementwise_grad(fun: np.ufunc, argnums: int | Sequence[int] = 0) -> Callable[..., Any]: ...
+
+
+@overload
+def elementwise_grad(fun: Callable[P, Any], argnums: int | Sequence[int] = 0) -> Callable[P, Any]: ...
+
+
+def elementwise_grad(fun: Callable[P, Any], argnums: int | Sequence[int] = 0) -> Callable[P, Any]:
     """Return the function that computes the derivative of each output element in its own input element.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from fgrad.core.trace import Trace, Tracer, below, current, next_level, running,
 from fgrad.ops.linear import CONVERT, FITTED
 from fgrad.transforms.calling import Transformed, bound, check_live, name_of
 from fgrad.transforms.captures import Draws
+
+P = ParamSpec("P")
 
 
 class StagedTracer(Tracer):
@@ -643,7 +645,7 @@ def _abstract(x: Any) -> Aval | None:
     return None
 
 
-def make_graph(fun: Callable[..., Any]) -> Callable[..., Program]:
+def make_graph(fun: Callable[P, Any]) -> Callable[P, Program]:
     """Return the function that traces `fun` with abstract arrays; nothing is computed.
 
     Args:

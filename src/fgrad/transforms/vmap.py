@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, overload
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from fgrad.ops.linear import convert, transpose
 from fgrad.transforms.branches import Done, Leaf, Runs, is_same
 from fgrad.transforms.calling import Delivery, Transformed, has_tensor, name_of, plain
 from fgrad.transforms.retrace import leaf_names
+
+P = ParamSpec("P")
 
 
 def _length(axis_size: Any) -> int:
@@ -189,13 +191,33 @@ def _moved(x: Any, source: int, target: int) -> Any:
     return x if axes == list(range(n)) else transpose(plain(x), tuple(axes))
 
 
+@overload
 def vmap(
-    fun: Callable[..., Any],
+    fun: np.ufunc,
     in_axes: Any = 0,
     out_axes: Any = 0,
     axis_name: str | None = None,
     axis_size: int | None = None,
-) -> Callable[..., Any]:
+) -> Callable[..., Any]: ...
+
+
+@overload
+def vmap(
+    fun: Callable[P, Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: str | None = None,
+    axis_size: int | None = None,
+) -> Callable[P, Any]: ...
+
+
+def vmap(
+    fun: Callable[P, Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: str | None = None,
+    axis_size: int | None = None,
+) -> Callable[P, Any]:
     """Return `fun` mapped over an axis of its arguments, all examples at once.
 
     Args:
