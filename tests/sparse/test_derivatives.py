@@ -8,6 +8,7 @@ from scipy import sparse as scipy_sparse
 
 import fgrad as fg
 from fgrad import sparse
+from fgrad.sparse import derivatives
 
 RNG = np.random.default_rng(4)
 X = RNG.uniform(-1, 1, 12)
@@ -228,6 +229,18 @@ def test_an_arrow_takes_few_products():
     assert hess.colours == 2
 
 
+@pytest.mark.parametrize("limit", ["_SEEDS", "_READ"])
+def test_large_seeds_are_made_from_colours(monkeypatch, limit):
+    monkeypatch.setattr(derivatives, limit, 0)
+    monkeypatch.setattr(derivatives, "_GROWN", 0)
+    for mode in MODES:
+        jac = sparse.jacobian(chain, mode=mode)
+        np.testing.assert_allclose(jac(X).toarray(), chain_jacobian(X), rtol=1e-14)
+        assert jac._last.colours
+        np.testing.assert_allclose(fg.jit(jac)(X).toscipy().toarray(), chain_jacobian(X), rtol=1e-14)
+    np.testing.assert_allclose(sparse.hessian(rosenbrock)(X).toarray(), rosenbrock_hessian(X), rtol=1e-13)
+
+
 def test_zero_jacobians_and_arguments_without_elements():
     assert sparse.jacobian(lambda x: np.floor(x))(X).nnz == 0
     assert sparse.jacobian(lambda x: np.floor(x), mode="reverse")(X).shape == (12, 12)
@@ -241,12 +254,7 @@ def test_it_pickles_and_binds():
     )
 
     class Model:
-        def __init__(self):
-            self.scale = 2.0
-
-        @sparse.jacobian
-        def unused(self):
-            return self
+        scale = 2.0
 
         def residual(self, x):
             return self.scale * chain(x)

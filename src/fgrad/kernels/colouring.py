@@ -22,12 +22,12 @@ U, NONE, ZERO, ONE, NEXT = np.uintp, np.int64(-1), np.int64(0), np.int64(1), np.
 IN, OUT = (types.Array(types.int64, 1, "C", readonly=one) for one in (True, False))
 """
 _COLUMNS = """
-SIGNATURE = types.void(IN, IN, IN, IN, IN, OUT, OUT)
+SIGNATURE = types.void(IN, IN, IN, IN, IN, OUT, OUT, types.uintp, types.uintp)
 
 
 @typed(SIGNATURE)
-def kernel(heads, columns, tails, rows, order, colour, seen):
-    for k in range(U(order.shape[0])):
+def kernel(heads, columns, tails, rows, order, colour, seen, lo, hi):
+    for k in range(lo, hi):
         v = order[k]
         for a in range(U(tails[U(v)]), U(tails[U(v) + NEXT])):
             i = U(rows[a])
@@ -41,11 +41,11 @@ def kernel(heads, columns, tails, rows, order, colour, seen):
         colour[U(v)] = least
 """
 _ORDER = """
-SIGNATURE = types.void(IN, IN, IN, IN, OUT, OUT, OUT, OUT, OUT, types.int64)
+SIGNATURE = types.void(IN, IN, IN, IN, OUT, OUT, OUT, OUT, OUT, types.int64, types.uintp, types.uintp)
 
 
 @typed(SIGNATURE)
-def kernel(heads, columns, tails, rows, degree, first, after, before, order, step):
+def kernel(heads, columns, tails, rows, degree, first, after, before, order, step, lo, hi):
     n = np.int64(order.shape[0])
     top = np.int64(first.shape[0]) - ONE
     for v in range(U(n)):  # lists of vertices of the same degree
@@ -56,7 +56,7 @@ def kernel(heads, columns, tails, rows, degree, first, after, before, order, ste
             before[U(first[d])] = np.int64(v)
         first[d] = np.int64(v)
     at = ZERO if step < ZERO else top
-    for k in range(n):
+    for turn in range(lo, hi):
         while first[U(at)] == NONE:
             at -= step
         v = first[U(at)]
@@ -64,7 +64,7 @@ def kernel(heads, columns, tails, rows, degree, first, after, before, order, ste
         if after[U(v)] > NONE:
             before[U(after[U(v)])] = NONE
         degree[U(v)] = NONE
-        order[U(n - ONE - k) if step < ZERO else U(k)] = v
+        order[U(n - ONE - np.int64(turn)) if step < ZERO else U(turn)] = v
         for a in range(U(tails[U(v)]), U(tails[U(v) + NEXT])):
             i = U(rows[a])
             for b in range(U(heads[i]), U(heads[i + NEXT])):
@@ -88,12 +88,12 @@ def kernel(heads, columns, tails, rows, degree, first, after, before, order, ste
                         at = d
 """
 _STARS = """
-SIGNATURE = types.void(IN, IN, IN, IN, OUT, OUT, OUT, OUT, OUT, OUT, OUT)
+SIGNATURE = types.void(IN, IN, IN, IN, OUT, OUT, OUT, OUT, OUT, OUT, OUT, types.uintp, types.uintp)
 
 
 @typed(SIGNATURE)
-def kernel(heads, columns, edges, order, colour, seen, source, place, treated, star, hub):
-    for k in range(U(order.shape[0])):
+def kernel(heads, columns, edges, order, colour, seen, source, place, treated, star, hub, lo, hi):
+    for k in range(lo, hi):
         v = order[k]
         start, stop = U(heads[U(v)]), U(heads[U(v) + NEXT])
         for a in range(start, stop):
@@ -150,16 +150,16 @@ def kernel(heads, columns, edges, order, colour, seen, source, place, treated, s
                         star[U(edges[a])] = edges[a]
 """
 _MATRIX = "heads[m], columns[nnz], tails[n + 1], rows[nnz]"
-_GRAPH = "heads[n + 1], columns[nnz], edges[nnz]"
+_GRAPH = "heads[n + 1], columns[nnz], edges[nnz], star[e], hub[e], hi <= n"
 _TEXTS = {
-    "columns": (_COLUMNS, f"order[n], colour[n], seen[n + 1], {_MATRIX}, m > 0"),
+    "columns": (_COLUMNS, f"order[n], colour[n], seen[n + 1], {_MATRIX}, m > 0, hi <= n"),
     "order": (
         _ORDER,
-        f"degree[n], first[top], after[n], before[n], order[n], {_MATRIX}, m > 0, top > 0",
+        f"degree[n], first[top], after[n], before[n], order[n], {_MATRIX}, m > 0, top > 0, hi <= n",
     ),
     "stars": (
         _STARS,
-        f"order[n], colour[n], seen[n + 1], source[n], place[n], treated[n], {_GRAPH}, star[e], hub[e]",
+        f"order[n], colour[n], seen[n + 1], source[n], place[n], treated[n], {_GRAPH}",
     ),
 }
 
@@ -182,7 +182,7 @@ def columns_apart(heads: Any, columns: Any, tails: Any, rows: Any, order: Any) -
     """
     n = order.size
     colour = np.full(n, -1)
-    _kernel("columns")(heads, columns, tails, rows, order, colour, np.full(n + 1, -1))
+    _kernel("columns")(heads, columns, tails, rows, order, colour, np.full(n + 1, -1), 0, n)
     return colour
 
 
@@ -204,7 +204,7 @@ def ordered(heads: Any, columns: Any, tails: Any, rows: Any, degree: Any, *, las
     order = np.empty(n, np.int64)
     first, after, before = np.full(top + 1, -1), np.empty(n, np.int64), np.empty(n, np.int64)
     step = -1 if last else 1
-    _kernel("order")(heads, columns, tails, rows, degree, first, after, before, order, step)
+    _kernel("order")(heads, columns, tails, rows, degree, first, after, before, order, step, 0, n)
     return order
 
 
@@ -221,5 +221,5 @@ def stars(heads: Any, columns: Any, edges: Any, order: Any) -> Any:
     colour, seen = np.full(n, -1), np.full(n + 1, -1)
     room = [np.full(n, -1) for _ in range(3)]
     star, hub = np.arange(count), np.full(count, -1)
-    _kernel("stars")(heads, columns, edges, order, colour, seen, *room, star, hub)
+    _kernel("stars")(heads, columns, edges, order, colour, seen, *room, star, hub, 0, n)
     return colour
