@@ -19,6 +19,7 @@ from fgrad.adjoints import emission, syntax
 from fgrad.adjoints.activity import active_names
 from fgrad.adjoints.recording import Recording, shapes_of
 from fgrad.adjoints.reversal import Reversal
+from fgrad.adjoints.sums import Sums
 from fgrad.adjoints.syntax import Alloc, Assign, For, Function, If, Opaque, Raise, Stmt, Store, View, While
 from fgrad.adjoints.tangent import renamed
 
@@ -51,7 +52,7 @@ class Adjoint:
         self.plan = Recording(self.reversal).run()
         self.cts = self.reversal.cts
         self.kinds = function.types
-        self.depths: dict[int, dict[str, int]] = {}
+        self.sums: Sums | None = None  # of the loop that is written
 
     def source(self, name: str) -> str:
         """Return the text of the function."""
@@ -328,7 +329,7 @@ class Adjoint:
             elif s in self.plan.slots:
                 out.add(f"{s.name} = {self.plan.slots[s]}", s.line)  # type: ignore[union-attr]
             for r in self.plan.reverse[s]:
-                out.add(r, s.line)
+                out.add(self.sums.added(r) if self.sums else r, s.line)
             return
         if isinstance(s, If):
             body, orelse = self.block_back(s.body, out), self.block_back(s.orelse, out)
@@ -341,13 +342,20 @@ class Adjoint:
             return
         if isinstance(s, For | While):
             lead = self.head_back(s)
-            extra = lead[1:]
+            outer, self.sums = self.sums, None
+            if not any(isinstance(t, For | While) for t in syntax.walk(s.body)):
+                self.sums = Sums(s, self.plan, self.reversal)
             inner = self.block_back(s.body, out)
+            found, self.sums = self.sums, outer
             if inner:
+                for line in found.before() if found else ():
+                    out.add(line, s.line)
                 out.add(lead[0], s.line)
-                for line in extra:
+                for line in lead[1:]:
                     out.add("    " + line)
                 out.lines += inner
+                for line in found.behind() if found else ():
+                    out.add(line)
             return
         assert isinstance(s, Alloc | View | Opaque | Raise)  # noqa: S101 -- nothing in reverse
 

@@ -158,9 +158,10 @@ class Arrays(Calls):
         """Return whether another kernel is called."""
         for n in ast.walk(node):
             if isinstance(n, ast.Call):
-                f = n.func
-                known = self.scope.source.names.get(f.id) if isinstance(f, ast.Name) else None
-                if isinstance(f, ast.Attribute) or isinstance(known, CPUDispatcher | DUFunc):
+                known: Any = self.scope.source.names
+                for part in ast.unparse(n.func).split("."):
+                    known = known.get(part) if isinstance(known, dict) else getattr(known, part, None)
+                if isinstance(known, CPUDispatcher | DUFunc) or hasattr(known, "kernel_to_differentiate"):
                     return True
         return False
 
@@ -236,13 +237,22 @@ class Arrays(Calls):
         test = self.truth(self.expr(node.test))
         if isinstance(test.node, ast.Constant):
             return self.expr(node.body if test.node.value else node.orelse)
-        before = len(self.out)
-        x, y = self.number(self.expr(node.body)), self.number(self.expr(node.orelse))
-        if len(self.out) > before:
-            raise self.fail(
-                f"`{ast.unparse(node)}` chooses between more than formulas", "Write it with `if` and `else`"
-            )
-        return Scalar(syntax.typed(ast.IfExp(test.node, x, y), unified(x.ty, y.ty)))
+        outer, parts, blocks = self.out, [], []
+        for n in (node.body, node.orelse):
+            self.out = []
+            parts.append(self.number(self.expr(n)))
+            blocks.append(self.out)
+        self.out = outer
+        x, y = parts
+        if not any(blocks):
+            return Scalar(syntax.typed(ast.IfExp(test.node, x, y), unified(x.ty, y.ty)))
+        held, made = self.fresh("c"), self.fresh("t")
+        self.assign(held, test.node)
+        for value, block in zip(parts, blocks, strict=True):
+            self.declare(made, value.ty)
+            block.append(Assign(made, value, self.line))
+        self.out.append(If(self.scalar(held).node, *blocks, self.line))
+        return self.scalar(made)  # type: ignore[no-any-return]
 
     def typed_call(self, function: Any, *args: Any) -> Any:
         """Return the type of a call, or raise."""
@@ -334,7 +344,7 @@ class Arrays(Calls):
 
     def new(self, dims: Sequence[Any], ty: Any, base: str = "a", *, zeros: bool = False) -> Array:
         """Emit the allocation of an array."""
-        name = self.fresh(base)
+        name = self.fresh(self.hint if base == "a" else base)
         kind = array_type(ty, len(dims))
         self.types[name] = kind
         self.out.append(Alloc(name, tuple([self.stable(d) for d in dims]), zeros, self.line))

@@ -106,6 +106,7 @@ class Lowering(Arrays):
         self.loops: set[str] = set()  # variables of loops around
         self.line = 0
         self.stale: dict[str, str] = {}
+        self.hint = "a"  # what to call an array that is made
 
     # ---- names and types ----------------------------------------------------------------------------
 
@@ -193,6 +194,7 @@ class Lowering(Arrays):
         line = self.line
         self.scopes.append(scope)
         depth, self.depth = self.depth, 0
+        hint, self.hint = self.hint, "a"
         for name, given in bound.items():
             value = given if isinstance(given, Array) else self.kept(given, name)
             if isinstance(value, Scalar) and name in scope.assigned:
@@ -202,7 +204,7 @@ class Lowering(Arrays):
             scope.names[name] = value
         self.block(scope.body)
         self.scopes.pop()
-        self.line, self.depth = line, depth
+        self.line, self.depth, self.hint = line, depth, hint
         return scope.result
 
     def bind(
@@ -271,7 +273,10 @@ class Lowering(Arrays):
             self.store_to(s.target, self.expr(s.value))
 
     def on_Assign(self, s: ast.Assign) -> None:  # noqa: D102, N802
+        only = s.targets[0] if len(s.targets) == 1 else None
+        self.hint = only.id if isinstance(only, ast.Name) and only.id != RESULT else "a"
         value = self.expr(s.value)
+        self.hint = "a"
         if len(s.targets) > 1:
             value = self.kept(value)
         for target in s.targets:

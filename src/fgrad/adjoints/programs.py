@@ -222,7 +222,17 @@ def _argument(v: Any, ty: Any, *, copies: bool = False) -> Any:
     if copies:
         return np.array(v, dtype, order=order)
     made = np.asarray(v, dtype, order=order)
-    return made if made.flags.writeable and made.flags.aligned else made.copy(order=order)
+    if not made.flags.aligned:
+        return made.copy(order=order)
+    return made if made.flags.writeable else np.asarray(_Window(made))
+
+
+class _Window:
+    """An array that nobody may write to, for compiled code, which only reads it: its type says otherwise."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
 
 
 def _typed(x: Any, ty: Any) -> Any:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fgrad.adjoints import syntax
+from fgrad.adjoints.overwriting import Bounds, linear
 from fgrad.adjoints.reversal import Reversal, operands
 from fgrad.adjoints.syntax import Alloc, Assign, For, If, Opaque, Raise, Stmt, Store, View, While
 
@@ -44,16 +45,8 @@ class Recording:
             if isinstance(s, Assign | Store):
                 self.plan.reverse[s] = reversal.of(s)
         self._uses: dict[Stmt, set[str]] = {}
-        assigned = [s.name for s in syntax.walk(self.function.body) if isinstance(s, Assign)]
-        self.several = {n for n in assigned if assigned.count(n) > 1}
-        self.starts: dict[str, tuple[Any, int]] = {}  # where variables begin, and what is added
-        for s in syntax.walk(self.function.body):
-            if isinstance(s, Assign) and s.name not in self.several:
-                self.starts[s.name] = s.value, 0
-            elif isinstance(s, For) and isinstance(s.step, ast.Constant) and s.step.value > 0:
-                self.starts[s.var] = s.start, 0
-            elif isinstance(s, For) and _minus_one(s.step):
-                self.starts[s.var] = s.stop, 1
+        self.bounds = Bounds(self.function)
+        self.takers = self.elements_taken()
         self.all_reads: dict[str, int] = {}
         for name in self.read_below(self.function.body):
             self.all_reads[name] = self.all_reads.get(name, 0) + 1
@@ -147,6 +140,25 @@ class Recording:
                 found.add(t.var)
         return found
 
+    def elements_taken(self) -> dict[str, list[tuple[Stmt, str, Any]]]:
+        """Return for every array, by root, the statements that read its elements in reverse, or when recomputed."""
+        found: dict[str, list[tuple[Stmt, str, Any]]] = {}
+        for s in syntax.walk(self.function.body):
+            read = [r for e in syntax.heads(s) for r in syntax.reads(e)]
+            if isinstance(s, Assign | Store):
+                if isinstance(s, Store):
+                    read = []
+                read += list(operands(self.plan.reverse[s]))
+            for name, index in read:
+                if syntax.is_array(self.function.types.get(name)):
+                    found.setdefault(self.reversal.root(name), []).append((s, name, index))
+        return found
+
+    def overwrites(self, s: Store) -> bool:
+        """Return whether a store may overwrite an element that somebody has taken before."""
+        takers = self.takers.get(self.reversal.root(s.array), [])
+        return any(self.bounds.may_overwrite(s, user, name, index) for user, name, index in takers)
+
     # ---- scalars that are recomputed ----------------------------------------------------------------
 
     def locals(self, body: list[Stmt]) -> set[str]:
@@ -234,32 +246,18 @@ class Recording:
         if not index or not isinstance(other, Store) or other.array != name:
             return False
         for i, j in zip(index, other.index, strict=True):
-            x, y = _linear(i), _linear(j)
-            if x is None or y is None or x[0] != y[0] or x[1] == y[1] or any(n in self.several for n in x[0]):
+            x, y = linear(i), linear(j)
+            if (
+                x is None
+                or y is None
+                or x[0] != y[0]
+                or x[1] == y[1]
+                or not self.bounds.several.isdisjoint(x[0])
+            ):
                 continue
-            low = self.least(x[0])
-            if low is not None and low + min(x[1], y[1]) >= 0:  # neither counts from the end
+            if self.bounds.is_positive(x) and self.bounds.is_positive(y):  # neither counts from the end
                 return True
         return False
-
-    def least(self, terms: dict[str, int], depth: int = 0) -> int | None:
-        """Return a bound from below of a sum of variables."""
-        total = 0
-        for n, c in terms.items():
-            low = self.least_of(n, depth) if c > 0 else None
-            if low is None:
-                return None
-            total += c * low
-        return total
-
-    def least_of(self, name: str, depth: int) -> int | None:
-        """Return a bound from below of a variable."""
-        start = self.starts.get(name)
-        linear = None if start is None or depth > 4 else _linear(start[0])
-        if linear is None:
-            return None
-        low = self.least(linear[0], depth + 1)
-        return None if low is None or start is None else low + linear[1] + start[1]
 
     # ---- to be recorded -----------------------------------------------------------------------------
 
@@ -338,7 +336,7 @@ class Recording:
             return needed - {s.name}
         if isinstance(s, Store):
             needed = needed | self.uses(s)
-            if self.reversal.root(s.array) in needed:
+            if self.reversal.root(s.array) in needed and self.overwrites(s):
                 self.mark(s, inner=inner)
             return needed
         if isinstance(s, If):
@@ -438,25 +436,3 @@ def _owners(body: list[Stmt]) -> dict[Stmt, tuple[Stmt, ...]]:
 
     visit(body, ())
     return found
-
-
-def _linear(node: Any) -> tuple[dict[str, int], int] | None:
-    """Return an index as a sum of variables, each so many times, and a constant; None if it is not one."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return {}, node.value
-    if isinstance(node, ast.Name):
-        return {node.id: 1}, 0
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-        x, y = _linear(node.left), _linear(node.right)
-        if x is None or y is None:
-            return None
-        sign = 1 if isinstance(node.op, ast.Add) else -1
-        terms = dict(x[0])
-        for n, c in y[0].items():
-            terms[n] = terms.get(n, 0) + sign * c
-        return {n: c for n, c in terms.items() if c}, x[1] + sign * y[1]
-    return None
-
-
-def _minus_one(node: Any) -> bool:
-    return isinstance(node, ast.Constant) and node.value == -1

@@ -60,10 +60,11 @@ class Reversal:
             here = syntax.load(s.array, s.index, None)
         is_complex = syntax.is_complex(self.function.types[s.name if isinstance(s, Assign) else s.array])
         own = self.root(s.name if isinstance(s, Assign) else s.array)
-        increment = self.increment(value, syntax.text(here), own)
+        increment = self.increment(value, syntax.text(here))
         if increment:
             rest, sign = increment
-            held = ct if isinstance(ct, ast.Name) else self.kept(ct, "b")
+            plain = isinstance(ct, ast.Name) and all(self.root(n) != own for n in carriers(rest))
+            held = ct if plain else self.kept(ct, "b")
             self.back(rest, held if sign > 0 else ast.UnaryOp(ast.USub(), held), is_complex)
             return self.out
         reads_own = any(self.root(n) == own for n in carriers(value))
@@ -76,21 +77,19 @@ class Reversal:
         self.back(value, held, is_complex)
         return self.out
 
-    def increment(self, value: Any, here: str, own: str) -> tuple[Any, int] | None:
+    def increment(self, value: Any, here: str) -> tuple[Any, int] | None:
         """Return what is added where a statement adds to what it writes, with its sign."""
         if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub):
             sign = 1 if isinstance(value.op, ast.Add) else -1
-            pairs = [(value.left, value.right, sign)]
-            if sign > 0:
-                pairs.append((value.right, value.left, 1))
-            for first, rest, sign in pairs:
-                if syntax.text(first) == here and all(self.root(n) != own for n in carriers(rest)):
-                    return rest, sign
-            inner = self.increment(value.left, here, own)
-            if inner and all(self.root(n) != own for n in carriers(value.right)):
-                rest, sign = inner
-                op = value.op if sign > 0 else (ast.Sub() if isinstance(value.op, ast.Add) else ast.Add())
-                return syntax.typed(ast.BinOp(rest, op, value.right), value.ty), sign
+            if syntax.text(value.left) == here:
+                return value.right, sign
+            if sign > 0 and syntax.text(value.right) == here:
+                return value.left, 1
+            inner = self.increment(value.left, here)
+            if inner:
+                rest, first = inner
+                op = value.op if first > 0 else (ast.Sub() if isinstance(value.op, ast.Add) else ast.Add())
+                return syntax.typed(ast.BinOp(rest, op, value.right), value.ty), first
         return None
 
     def assignment(self, target: Any, value: Any) -> ast.stmt:

@@ -13,6 +13,7 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core import types
+from numba.extending import intrinsic
 
 from fgrad.adjoints import syntax
 from fgrad.adjoints.values import result_type, unified
@@ -62,7 +63,21 @@ def sigmoid(x: float) -> float:
     return grown / (1 + grown)
 
 
-HELPERS = {"scale": scale, "multiply_no_nan": multiply_no_nan, "sigmoid": sigmoid}
+@intrinsic
+def plus(typing: Any, x: Any, y: Any) -> Any:
+    """Return `x + y` of a sum whose order is free, so that its terms may be added side by side."""
+    del typing
+    if not isinstance(x, types.Float) or not isinstance(y, types.Float):
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        other = context.cast(builder, args[1], signature.args[1], signature.args[0])
+        return builder.fadd(args[0], other, flags=("reassoc", "nsz"))
+
+    return x(x, y), generate
+
+
+HELPERS = {"scale": scale, "multiply_no_nan": multiply_no_nan, "sigmoid": sigmoid, "plus": plus}
 
 
 def atom_of(node: ast.AST) -> tuple[str, list[Any]] | None:

@@ -8,6 +8,8 @@ kernels and jumps are gone: `lowering` has written them as loops, scalars and co
 from __future__ import annotations
 
 import ast
+import copy
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -237,7 +239,17 @@ def element_of(node: ast.AST) -> tuple[str, tuple[ast.expr, ...]] | None:
 
 def text(node: ast.AST) -> str:
     """Return the source."""
-    return ast.unparse(ast.fix_missing_locations(node))
+    return ast.unparse(ast.fix_missing_locations(_Signs().visit(copy.deepcopy(node))))
+
+
+class _Signs(ast.NodeTransformer):
+    """Negative numbers are negated ones in source: `-2 ** 2` is none of -2."""
+
+    def visit_Constant(self, node: ast.Constant) -> Any:  # noqa: N802
+        value = node.value
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.copysign(1, value) < 0:
+            return ast.UnaryOp(ast.USub(), ast.Constant(-value))
+        return node
 
 
 # ---- what statements read and write -----------------------------------------------------------------------

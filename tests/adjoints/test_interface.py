@@ -1,0 +1,217 @@
+"""`differentiate` as users call it: transformations, outputs, refusals."""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+import pytest
+from numba import njit
+from tests.adjoints.kernels import gauss_seidel, kalman
+
+import fgrad
+from fgrad.adjoints import UnsupportedKernelError
+
+SERIES = np.random.default_rng(3).normal(size=7)
+
+
+def difference(f, x, place, h=1e-6):
+    step = np.zeros_like(x)
+    step[place] = h
+    return (f(x + step) - f(x - step)) / (2 * h)
+
+
+def test_arrays_run_the_kernel_itself():
+    x = np.ones((4, 4))
+    fgrad.differentiate(gauss_seidel)(x, np.ones((4, 4)), 1)
+    expected = np.ones((4, 4))
+    gauss_seidel(expected, np.ones((4, 4)), 1)
+    np.testing.assert_array_equal(x, expected)
+
+
+def test_gradients_of_every_order_agree_with_differences():
+    f = fgrad.differentiate(kalman)
+    value, (by_series, by_noise) = fgrad.value_and_grad(f, argnums=(0, 1))(SERIES, 0.1, 0.5)
+    assert value == kalman(SERIES, 0.1, 0.5)
+    assert by_series[2] == pytest.approx(difference(lambda z: kalman(z, 0.1, 0.5), SERIES, 2), rel=1e-6)
+    assert by_noise == pytest.approx(
+        (kalman(SERIES, 0.1001, 0.5) - kalman(SERIES, 0.0999, 0.5)) / 2e-4, rel=1e-4
+    )
+    hessian = fgrad.hessian(f)(SERIES, 0.1, 0.5)
+    np.testing.assert_allclose(hessian, hessian.T, atol=1e-12)
+    assert hessian[0, 3] == pytest.approx(
+        difference(lambda z: fgrad.grad(f)(z, 0.1, 0.5)[0], SERIES, 3), rel=1e-6
+    )
+    _, forward = fgrad.jvp(f, (SERIES, 0.1, 0.5), (SERIES, 0.3, 0.2))
+    by_variance = fgrad.grad(f, argnums=2)(SERIES, 0.1, 0.5)
+    assert forward == pytest.approx(by_series @ SERIES + 0.3 * by_noise + 0.2 * by_variance)
+
+
+def test_written_arguments_are_outputs():
+    kernel = fgrad.differentiate(gauss_seidel)
+    rng = np.random.default_rng(0)
+    u, f = rng.normal(size=(5, 5)), rng.normal(size=(5, 5))
+
+    def loss(u, f):
+        u = u * 1.0
+        row = u[2]
+        kernel(u, f, 2)
+        return (u**3).sum() + row.sum()  # a view of what is written sees it
+
+    def plain(f):
+        v = u.copy()
+        gauss_seidel(v, f, 2)
+        return (v**3).sum() + v[2].sum()
+
+    assert fgrad.grad(loss, argnums=1)(u, f)[1, 3] == pytest.approx(difference(plain, f, (1, 3)), rel=1e-6)
+    compiled = fgrad.jit(fgrad.grad(loss, argnums=1))
+    np.testing.assert_allclose(compiled(u, f), fgrad.grad(loss, argnums=1)(u, f))
+
+
+def test_a_manager_follows_a_kernel():
+    x = fgrad.tensor(SERIES.copy())
+    manager = fgrad.GradManager()
+    manager.attach(x)
+    with manager:
+        y = fgrad.differentiate(kalman)(x, 0.1, 0.5)
+        manager.backward(y)
+    np.testing.assert_allclose(x.grad, fgrad.grad(fgrad.differentiate(kalman))(SERIES, 0.1, 0.5))
+
+
+def test_batches():
+    f = fgrad.differentiate(kalman)
+    many = np.random.default_rng(1).normal(size=(3, 7))
+    np.testing.assert_allclose(
+        fgrad.vmap(f, in_axes=(0, None, None))(many, 0.1, 0.5), [kalman(z, 0.1, 0.5) for z in many]
+    )
+    np.testing.assert_allclose(
+        fgrad.vmap(fgrad.grad(f), in_axes=(0, None, None))(many, 0.1, 0.5),
+        [fgrad.grad(f)(z, 0.1, 0.5) for z in many],
+    )
+
+
+def test_kernels_with_tuples_and_closures():
+    scale = 3.0
+
+    @njit
+    def inner(pair, k):
+        x, y = pair
+        return x[k] * y * scale
+
+    @fgrad.kernel
+    def outer(pair):
+        total = 0.0
+        for k in range(len(pair[0])):
+            total += inner(pair, k) ** 2
+        return total, pair[1] * scale
+
+    (by_x, by_y) = fgrad.grad(lambda x, y: outer((x, y))[0], argnums=(0, 1))(np.array([1.0, 2.0]), 0.5)
+    np.testing.assert_allclose(by_x, 2 * 9 * 0.25 * np.array([1.0, 2.0]))
+    assert by_y == pytest.approx(2 * 9 * 0.5 * 5.0)
+
+
+def test_arguments_that_share_memory_are_refused():
+    kernel = fgrad.differentiate(gauss_seidel)
+
+    def twice(x):
+        y = x * 1.0
+        kernel(y, y, 1)
+        return y.sum()
+
+    def overlapping(x):
+        y = x * 1.0
+        kernel(y[:-1], y[1:], 1)
+        return y.sum()
+
+    for f in (twice, overlapping):
+        with pytest.raises(ValueError, match="shares memory with its argument f"):
+            fgrad.grad(f)(np.ones((5, 5)))
+
+
+def test_an_array_cannot_hold_what_is_differentiated():
+    out = np.ones((4, 4))
+    with pytest.raises(TypeError, match="cannot hold a Tensor"):
+        fgrad.grad(lambda f: fgrad.differentiate(gauss_seidel)(out, f, 1) or f.sum())(np.ones((4, 4)))
+    np.testing.assert_array_equal(out, np.ones((4, 4)))
+
+
+def test_the_kernels_exceptions_are_the_users():
+    @fgrad.kernel
+    def picky(x):
+        if x[0] < 0:
+            raise ValueError("negative")
+        return x[0] * x[1]
+
+    with pytest.raises(ValueError, match="negative"):
+        fgrad.grad(picky)(np.array([-1.0, 2.0]))
+    np.testing.assert_array_equal(fgrad.grad(picky)(np.array([1.0, 2.0])), [2.0, 1.0])
+
+
+def draws(x):
+    return x[0] * np.random.normal()
+
+
+def gammas(x):
+    return math.lgamma(x[0])
+
+
+def lists(x):
+    kept = [x[0], x[1]]
+    return kept[0]
+
+
+def masked(x):
+    x[x > 0] = 0.0
+    return x[0]
+
+
+def recursive(x, n):
+    return x if n == 0 else x * x
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (draws, "random numbers are drawn. Pass them as an argument"),
+        (gammas, r"the derivative of `math.lgamma\(x\[0\]\)` is not known"),
+        (lists, "is a list. Use a tuple"),
+        (masked, "indexed by truth values"),
+    ],
+)
+def test_refusals_name_the_line_and_a_remedy(function, words):
+    line = function.__code__.co_firstlineno + 1
+    with pytest.raises(UnsupportedKernelError, match=words) as caught:
+        fgrad.grad(fgrad.kernel(function))(np.array([1.0, 2.0]))
+    assert f"test_interface.py:{line}: in {function.__name__}" in str(caught.value)
+
+
+def test_only_kernels_are_differentiated():
+    with pytest.raises(TypeError, match=r"decorate the function with @numba.njit, or use fgrad.kernel"):
+        fgrad.differentiate(recursive)
+
+
+def test_source_has_the_users_names():
+    f = fgrad.differentiate(kalman)
+    with pytest.raises(ValueError, match="was not called yet"):
+        f.source()
+    text = f.source("vjp", SERIES, 0.1, 0.5)
+    assert "def kalman_vjp(z, q, r, given_0, sf, si, sc):" in text
+    assert "# line" in text
+    assert "e_t = " in f.source("jvp", SERIES, 0.1, 0.5)
+    with pytest.raises(ValueError, match="source is"):
+        f.source("other", SERIES, 0.1, 0.5)
+
+
+def test_single_precision_stays():
+    @fgrad.kernel
+    def f(x):
+        total = np.float32(0)
+        for k in range(len(x)):
+            total += x[k] * x[k]
+        return total
+
+    found = fgrad.grad(f)(np.array([1.0, 2.0], np.float32))
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, np.float32([2, 4]))
+    assert numba.typeof(found).dtype == numba.float32

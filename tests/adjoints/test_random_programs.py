@@ -1,0 +1,47 @@
+"""Random kernels: what they compute, and their derivatives, against Python and differences."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+from tests.adjoints.interpreted import check
+from tests.adjoints.random_programs import HEAD, Program
+
+SIZE = 6
+
+
+def run(seed, folder, orders=1):
+    source = HEAD + Program(seed).text()
+    path = folder / f"program_{seed}.py"
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    rng = np.random.default_rng(seed)
+    args = [rng.normal(size=SIZE) for _ in range(3)] + [rng.normal(), rng.normal()]
+    with np.errstate(all="ignore"):
+        try:
+            return check(
+                module.prog, *args, orders=orders, seed=seed, tolerance=3e-4, stack=seed % 2 * 999 + 1
+            )
+        except (ValueError, OverflowError):
+            return False  # a value that Python's `math` refuses
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{source}") from error
+
+
+@pytest.mark.parametrize("start", range(0, 60, 20))
+def test_random_programs(start, tmp_path):
+    assert sum(run(seed, tmp_path) for seed in range(start, start + 20)) > 15
+
+
+def test_second_order_of_random_programs(tmp_path):
+    assert sum(run(seed, tmp_path, orders=2) for seed in range(1000, 1010)) > 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(2000, 4000, 100))
+def test_many_random_programs(start, tmp_path):
+    assert sum(run(seed, tmp_path) for seed in range(start, start + 100)) > 80
