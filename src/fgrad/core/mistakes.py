@@ -269,8 +269,8 @@ def _conditions(root: ast.AST) -> Iterator[tuple[ast.AST, list[ast.expr]]]:
 
 # ---- errors that libraries raise afterwards ------------------------------------------------------------
 
-_Refusal = tuple[str, CodeType, int]  # what a Tensor said last, and where in the user's program
-_refusal: ContextVar[_Refusal | None] = ContextVar("refusal", default=None)
+Refusal = tuple[str, CodeType, int]  # what a Tensor said last, and where in the user's program
+_refusal: ContextVar[Refusal | None] = ContextVar("refusal", default=None)
 
 
 def note_refusal(message: str, frame: FrameType) -> None:
@@ -278,8 +278,9 @@ def note_refusal(message: str, frame: FrameType) -> None:
     _refusal.set((message, frame.f_code, frame.f_lineno))
 
 
-def refused_at(code: CodeType, line: int) -> str:
-    """Return what a Tensor said last if it was to this line, and forget it."""
+def last_refusal() -> Refusal | None:
+    """Return what a Tensor said last, and to which line, and forget it."""
     found = _refusal.get()
-    _refusal.set(None)
-    return found[0] if found and found[1:] == (code, line) else ""
+    if found is not None:
+        _refusal.set(None)
+    return found

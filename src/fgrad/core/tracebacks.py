@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from fgrad import config
-from fgrad.core.mistakes import refused_at
+from fgrad.core.mistakes import last_refusal
 from fgrad.core.trace import is_internal, is_own
 
 _NOTE = "FGRAD_TRACEBACK=full shows"
@@ -38,8 +38,13 @@ def shorten(error: BaseException) -> None:
 
 def _say_why(error: BaseException) -> None:
     """Let the error of a library about something that a Tensor refused say what the Tensor said."""
+    refusal = last_refusal()
+    if refusal is None:
+        return
+    said, *where = refusal
     tb = error.__traceback__
     place = None
+    last_is_own = False
     while tb is not None:
         code = tb.tb_frame.f_code
         if is_own(code.co_filename):
@@ -47,12 +52,9 @@ def _say_why(error: BaseException) -> None:
         else:
             last_is_own = False
             if not is_internal(code.co_filename):
-                place = code, tb.tb_lineno
+                place = [code, tb.tb_lineno]
         tb = tb.tb_next
-    if place is None or last_is_own:
-        return
-    said = refused_at(*place)
-    if said and str(error) != said:
+    if place == where and not last_is_own and str(error) != said:
         replaced = str(error.__cause__) == said
         error.args = (said if replaced else f"{said} ({type(error).__name__} afterwards: {error})",)
 
