@@ -7,7 +7,7 @@ gives J t, for any u. So no operation needs a forward rule.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -16,20 +16,20 @@ from fgrad import tree
 from fgrad.core.placement import near
 from fgrad.core.tracebacks import shorten
 from fgrad.transforms.batch import batched_map
-from fgrad.transforms.calling import Delivery, has_tensor, name_of
+from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, name_of, positions
 from fgrad.transforms.cotangents import cotangent
 from fgrad.transforms.pushforward import Pushforward
-from fgrad.transforms.reverse import Evaluated, Inputs, Jacobian, grad, jacrev, unit_basis, vjp
+from fgrad.transforms.reverse import Evaluated, Inputs, check_real, grad, jacrev, unit_basis, vjp
 
 P = ParamSpec("P")
 R = TypeVar("R")
 A = TypeVar("A")
 
 
-class Pushed(Evaluated):
+class Pushed:
     """A function evaluated at some arguments, with its pushforward on flat lists of leaves."""
 
-    __slots__ = ("push",)
+    __slots__ = ("push", "run")
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class Pushed(Evaluated):
         inputs: Inputs,
         has_aux: bool,
     ) -> None:
-        super().__init__(fun, args, kwargs, inputs, has_aux)
-        self.push: Pushforward = Pushforward(self.pullback, self.outs)
+        self.run: Evaluated = Evaluated(fun, args, kwargs, inputs, has_aux)
+        self.push: Pushforward = Pushforward(self.run.pullback, self.run.outs)
 
     def along(self, k: int, n: int, tangent: Any) -> list[Any]:
         """Return the tangents of the outputs where only leaf `k` of `n` has a `tangent`."""
@@ -48,7 +48,7 @@ class Pushed(Evaluated):
 
     def zeros(self, tangents: Sequence[Any]) -> list[Any]:
         """Return tangents of the outputs, zeros where none arrived."""
-        return [_zero(y) if t is None else t for t, y in zip(tangents, self.outs, strict=True)]
+        return [_zero(y) if t is None else t for t, y in zip(tangents, self.run.outs, strict=True)]
 
 
 def _zero(y: Any) -> Any:
@@ -118,10 +118,11 @@ def jvp(
         where = range(len(primals))
         inputs = Inputs(primals, where, "jvp")
         ts = _pairs(inputs, tangents, where, "jvp")
-        run = Pushed(fun, primals, {}, inputs, has_aux)
+        pushed = Pushed(fun, primals, {}, inputs, has_aux)
+        run = pushed.run
         deliver = Delivery(not has_tensor([*primals, *tangents]))
         out = tree.unflatten(run.structure, [deliver.leaf(y) for y in run.outs])
-        tangent_out = tree.unflatten(run.structure, [deliver.made(t) for t in run.zeros(run.push(ts))])
+        tangent_out = tree.unflatten(run.structure, [deliver.made(t) for t in pushed.zeros(pushed.push(ts))])
         return (out, tangent_out, deliver.tree(run.aux)) if has_aux else (out, tangent_out)
     except Exception as error:
         shorten(error)
@@ -157,7 +158,7 @@ class Linearized:
             )
         deliver = Delivery(self._as_numpy and not has_tensor(tangents))
         out = self._pushed.push(_pairs(inputs, tangents, range(len(tangents)), "linearize"))
-        return tree.unflatten(self._pushed.structure, [deliver.made(t) for t in self._pushed.zeros(out)])
+        return tree.unflatten(self._pushed.run.structure, [deliver.made(t) for t in self._pushed.zeros(out)])
 
 
 def linearize(fun: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
@@ -180,7 +181,7 @@ def linearize(fun: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]
         inputs = Inputs(primals, range(len(primals)), "linearize")
         pushed = Pushed(fun, primals, {}, inputs, has_aux=False)
         as_numpy = not has_tensor(primals)
-        out = tree.unflatten(pushed.structure, [Delivery(as_numpy).leaf(y) for y in pushed.outs])
+        out = tree.unflatten(pushed.run.structure, [Delivery(as_numpy).leaf(y) for y in pushed.run.outs])
         return out, Linearized(pushed, inputs, as_numpy)
     except Exception as error:
         shorten(error)
@@ -207,28 +208,37 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
     return transpose
 
 
-class ForwardJacobian(Jacobian):
+class ForwardJacobian(Transformed):
     """The function that computes a Jacobian, one pushforward per input element, all at once."""
 
-    what = "jacfwd"
-
-    def _evaluated(self, args: Sequence[Any], kwargs: dict[str, Any], inputs: Inputs) -> Pushed:
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the Jacobian: the structure of the output, of that of the arguments, of arrays."""
+        argnums, has_aux, holomorphic = (self.options[k] for k in ("argnums", "has_aux", "holomorphic"))
+        args, kwargs = bound(self.fun, args, kwargs)
+        inputs = Inputs(args, positions(argnums, len(args), self.fun), "jacfwd", holomorphic=holomorphic)
         for value, *_ in inputs.handles:
-            if value.dtype.kind == "c" and not self.options["holomorphic"]:
+            if value.dtype.kind == "c" and not holomorphic:
                 raise TypeError(
                     f"jacfwd of {name_of(self.fun)} with complex arguments needs holomorphic=True; "
                     "otherwise differentiate with respect to real and imaginary parts"
                 )
-        return Pushed(self.fun, args, kwargs, inputs, self.options["has_aux"])
-
-    def _rows(self, run: Any, inputs: Inputs) -> Iterator[list[Any]]:
-        values = [value for value, *_ in inputs.handles]
+        pushed = Pushed(self.fun, args, kwargs, inputs, has_aux)
+        run = pushed.run
+        for y in run.outs:
+            check_real(y, self.fun, "jacfwd", holomorphic=holomorphic)
+        deliver = Delivery(not has_tensor(args, kwargs))
+        n = len(inputs.handles)
         columns = [
-            batched_map(functools.partial(run.along, k, len(values)), unit_basis(v, v.shape, v.dtype))
-            for k, v in enumerate(values)
+            batched_map(functools.partial(pushed.along, k, n), unit_basis(value, value.shape, value.dtype))
+            for k, (value, *_) in enumerate(inputs.handles)
         ]
+        rows = []
         for j, y in enumerate(run.outs):
-            yield [_column(c[j], y, v) for c, v in zip(columns, values, strict=True)]
+            pairs = zip(columns, inputs.handles, strict=True)
+            trees = inputs.trees([deliver.made(_column(c[j], y, h[0])) for c, h in pairs])
+            rows.append(trees[0] if isinstance(argnums, int | np.integer) else tuple(trees))
+        jacobian = tree.unflatten(run.structure, rows)
+        return (jacobian, deliver.tree(run.aux)) if has_aux else jacobian
 
 
 def _column(stacked: Any, y: Any, value: Any) -> Any:

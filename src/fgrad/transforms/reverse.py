@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -568,35 +568,32 @@ def _published(deliver: Delivery, y: Any) -> Any:
 class Jacobian(Transformed):
     """The function that computes a Jacobian, one pullback per output element, all at once."""
 
-    what = "jacrev"
-
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         """Return the Jacobian: the structure of the output, of that of the arguments, of arrays."""
         argnums, has_aux, holomorphic = (self.options[k] for k in ("argnums", "has_aux", "holomorphic"))
         args, kwargs = bound(self.fun, args, kwargs)
-        inputs = Inputs(args, positions(argnums, len(args), self.fun), self.what, holomorphic=holomorphic)
-        run = self._evaluated(args, kwargs, inputs)
-        for y in run.outs:
-            _check_real(y, self.fun, self.what, holomorphic=holomorphic)
+        inputs = Inputs(args, positions(argnums, len(args), self.fun), "jacrev", holomorphic=holomorphic)
+        run = Evaluated(self.fun, args, kwargs, inputs, has_aux)
         deliver = Delivery(not has_tensor(args, kwargs))
-        rows = [inputs.trees(list(map(deliver.made, row))) for row in self._rows(run, inputs)]
-        jacobian = tree.unflatten(run.structure, [_one_or_all(argnums, row) for row in rows])
-        return (jacobian, deliver.tree(run.aux)) if has_aux else jacobian
-
-    def _evaluated(self, args: Sequence[Any], kwargs: dict[str, Any], inputs: Inputs) -> Evaluated:
-        return Evaluated(self.fun, args, kwargs, inputs, self.options["has_aux"])
-
-    def _rows(self, run: Any, inputs: Inputs) -> Iterator[list[Any]]:
-        """Yield for each output its derivatives by each of the inputs."""
+        for y in run.outs:
+            check_real(y, self.fun, "jacrev", holomorphic=holomorphic)
+        rows = []
         for k, y in enumerate(run.outs):
             shape = aval_of(y).shape
             blocks = _blocks(run, k) if isinstance(y, Tensor) else [None] * len(inputs.handles)
-            yield [_block(b, shape, h[0]) for b, h in zip(blocks, inputs.handles, strict=True)]
+            rows.append(
+                self._row(
+                    deliver,
+                    inputs,
+                    [_block(b, shape, h[0]) for b, h in zip(blocks, inputs.handles, strict=True)],
+                )
+            )
+        jacobian = tree.unflatten(run.structure, rows)
+        return (jacobian, deliver.tree(run.aux)) if has_aux else jacobian
 
-
-def _one_or_all(argnums: Any, found: Sequence[Any]) -> Any:
-    """Return what was found for the one argument that was asked for, or a tuple for several."""
-    return found[0] if isinstance(argnums, int | np.integer) else tuple(found)
+    def _row(self, deliver: Delivery, inputs: Inputs, blocks: list[Any]) -> Any:
+        trees = inputs.trees([deliver.made(b) for b in blocks])
+        return trees[0] if isinstance(self.options["argnums"], int | np.integer) else tuple(trees)
 
 
 def _blocks(run: Evaluated, k: int) -> list[Any]:
@@ -609,7 +606,7 @@ def _blocks(run: Evaluated, k: int) -> list[Any]:
     return batched_map(row, unit_basis(y, y.shape, y.dtype))
 
 
-def _check_real(y: Any, fun: Callable[..., Any], what: str, *, holomorphic: bool) -> None:
+def check_real(y: Any, fun: Callable[..., Any], what: str, *, holomorphic: bool) -> None:
     """Refuse complex outputs unless the function is said to be holomorphic."""
     kind = getattr(y, "dtype", np.dtype(type(y))).kind
     if (kind == "c") != holomorphic and kind in "fc":
@@ -676,7 +673,7 @@ class ElementwiseGrad(Transformed):
         deliver = Delivery(not has_tensor(args, kwargs))
         ones = [near(y).ones(y.shape, y.dtype) if isinstance(y, Tensor) else None for y in run.outs]
         grads = deliver_inputs(deliver, inputs, run.pullback(ones))
-        return _one_or_all(argnums, grads)
+        return grads[0] if isinstance(argnums, int | np.integer) else tuple(grads)
 
 
 @overload
