@@ -105,6 +105,7 @@ FEW = {
     "kernels/blas.py": {"_interpreted", "_trsm"},  # dtypes
     "kernels/body.py": {"_text"},  # names of functions
     "kernels/compilation.py": {"_builder"},  # the name of the processor
+    "kernels/colouring.py": {"_kernel"},  # names of three kernels
     "kernels/convolution.py": {"_kernel"},  # tiles: of at most 8 rows, two vectors, and four kinds of lanes
     "kernels/gather_scatter.py": {"_kernel", "_rows", "_shared", "_fetched"},  # names of primitives, dtypes
     "kernels/scans.py": {"_kernel"},  # one axis or two, dtypes

@@ -97,6 +97,11 @@ class Plan:
             if self.traced_pattern is None:
                 self.traced_pattern = Pattern(*self.coordinates, self.shape)
             return SparseArray(data, self.traced_pattern)
+        if not isinstance(data, np.ndarray):
+            raise TypeError(
+                f"the entries are a {type(data).__name__}, which SciPy's arrays do not hold; take them "
+                "alone by `values`, with `pattern`, or move the arguments to the host"
+            )
         if self.format == "coo":
             row, column = self.coordinates
             return sparse.coo_array((data, (row.copy(), column.copy())), shape=self.shape)
