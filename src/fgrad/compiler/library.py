@@ -38,6 +38,7 @@ it is a running ufunc: accumulate
 SciPy's function is computed by reflection: spherical_jn spherical_yn spherical_in spherical_kn ive_signed
 it is a loop or branch with operations that Python computes: lax.scan lax.while_loop lax.cond
 it calls a function of Python: pure_callback effect
+it is a kernel of the user's, which Python calls: kernel.call kernel.vjp
 """
 REASONS = {
     name: reason
@@ -139,7 +140,7 @@ def reason(equation: Equation) -> str:
     if is_native(equation):
         return ""
     name = applied_by(equation).name if equation.outs else equation.name
-    return f"{name}: {REASONS.get(name, 'no kernel knows these operands')}"
+    return f"{name}: {REASONS.get(name.split(' ')[0], 'no kernel knows these operands')}"
 
 
 def fails(equation: Equation) -> bool:
