@@ -77,6 +77,9 @@ TOGETHER = {
     "viz/test_profiling": "viz/flame viz/formatting",
     "viz/test_html": "viz/image",
     "viz/test_magic": "core/display",
+    # kernels of users: every stage, through what comes out
+    "adjoints/test_programs": "adjoints/*",
+    "adjoints/test_interface": "dispatchers",
     # what other processes, files and libraries see
     "archive/test_archive": "core/stored",
     "distributed/test_exchange": "distributed/operations distributed/transport",

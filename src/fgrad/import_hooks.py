@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 DECLARED_BY = {  # a library -> what declares Tensors to it
     "einops": "fgrad.einops",
+    "numba.core.typing.typeof": "fgrad.dispatchers",
     "scipy.sparse": "fgrad.scipy.products",
 }
 UFUNCS = {"scipy.special": "fgrad.scipy.special"}  # ... when one of its ufuncs first meets a Tensor

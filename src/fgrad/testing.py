@@ -317,6 +317,38 @@ def _at(name: str, index: Any) -> str:
 # ---- one primitive of the table, column by column
 
 
+def check_kernel(kernel: Any, *args: Any, order: int = 2) -> None:
+    """Check the derivatives of a kernel of Numba at arguments, as `check_grads` does.
+
+    Args:
+        kernel: what `numba.njit` returns, or `fgrad.differentiate` of it.
+        args: arrays and numbers; floating ones are moved a little, others held fixed. None is written to.
+        order: the highest derivative to check.
+
+    Raises:
+        AssertionError: a derivative is off.
+        UnsupportedKernelError: the kernel holds what has no derivative.
+
+    Example:
+        >>> import numba
+        >>> @numba.njit
+        ... def scaled(x, factor, out):
+        ...     for i in range(len(x)):
+        ...         out[i] = factor * x[i] ** 2
+        >>> check_kernel(scaled, np.array([1.0, 2.0]), 3.0, np.zeros(2))
+    """
+    from fgrad.adjoints import differentiate  # noqa: PLC0415 -- late: it imports Numba
+
+    function = differentiate(kernel)
+
+    def outputs(*given: Any) -> Any:
+        held = tuple([tensor(x) if np.ndim(x) else x for x in given])
+        returned = function(*held)
+        return returned, [x for x in held if x.__class__ is Tensor]
+
+    check_grads(outputs, args, order=order)
+
+
 def check_primitive(
     name: str,
     /,

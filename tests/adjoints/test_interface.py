@@ -54,7 +54,7 @@ def test_written_arguments_are_outputs():
     u, f = rng.normal(size=(5, 5)), rng.normal(size=(5, 5))
 
     def loss(u, f):
-        u = u * 1.0
+        u = fgrad.tensor(u)
         row = u[2]
         kernel(u, f, 2)
         return (u**3).sum() + row.sum()  # a view of what is written sees it
@@ -215,3 +215,37 @@ def test_single_precision_stays():
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, np.float32([2, 4]))
     assert numba.typeof(found).dtype == numba.float32
+
+
+def test_numbas_function_called_with_a_tensor_says_what_to_do():
+    with pytest.raises(TypeError, match=r"call fgrad.differentiate\(function\), or decorate it"):
+        fgrad.grad(kalman)(SERIES, 0.1, 0.5)
+    with pytest.raises(TypeError, match=r"@fgrad\.differentiate above @numba\.njit"):
+        fgrad.jit(kalman)(SERIES, 0.1, 0.5)
+
+
+def test_programs_say_that_python_calls_kernels():
+    cost = fgrad.jit(fgrad.differentiate(kalman)).lower(SERIES, 0.1, 0.5).cost()
+    assert "kernel of the user's" in str(cost)
+
+
+def test_check_kernel():
+    fgrad.testing.check_kernel(kalman, SERIES, 0.1, 0.5)
+    fgrad.testing.check_kernel(gauss_seidel, np.ones((4, 4)), np.eye(4), 2)
+
+
+def test_a_ufunc():
+    @fgrad.differentiate
+    @numba.vectorize
+    def call_price(spot, strike, time):
+        spread = 0.3 * math.sqrt(time)
+        d = (math.log(spot / strike) + 0.045 * time) / spread
+        near = 0.5 * math.erfc(-d / math.sqrt(2.0))
+        far = 0.5 * math.erfc(-(d - spread) / math.sqrt(2.0))
+        return spot * near - strike * far
+
+    spot, strike = np.array([90.0, 100.0, 120.0]), np.array([[100.0], [110.0]])
+    delta = fgrad.grad(lambda s: call_price(s, strike, 1.0).sum())(spot)
+    h = 1e-4
+    up, down = call_price(spot + h, strike, 1.0), call_price(spot - h, strike, 1.0)
+    np.testing.assert_allclose(delta, ((up - down) / (2 * h)).sum(0), rtol=1e-7)

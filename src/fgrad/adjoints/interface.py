@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
+import linecache
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numba
 import numpy as np
 from numba.core.registry import CPUDispatcher
+from numba.np.ufunc.dufunc import DUFunc
 
 from fgrad import locks
 from fgrad.adjoints import emission
@@ -18,8 +23,10 @@ from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer
 from fgrad.numpy.indexing import setitem
 from fgrad.numpy.inplace import check_writable, storable
+from fgrad.ops.linear import broadcast_to, reshape
 
 _making = locks.lock()
+_numbers = itertools.count(1)
 
 
 class Differentiable:
@@ -64,8 +71,6 @@ class Differentiable:
         return _rebuilt(getattr(program, "structure", None), outs)
 
     def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        import inspect  # noqa: PLC0415 -- for few calls
-
         bound = inspect.signature(self.__wrapped__).bind(*args, **kwargs)
         bound.apply_defaults()
         return bound.args
@@ -233,6 +238,53 @@ def _overlap(x: Any, y: Any) -> bool:
     return False
 
 
+class Elementwise(Differentiable):
+    """A ufunc that Numba compiles, with derivatives."""
+
+    def __init__(self, ufunc: Any) -> None:
+        function = ufunc._dispatcher.py_func
+        names = list(inspect.signature(function).parameters)
+        index = ", ".join(f"{n}[k]" for n in names)
+        text = (
+            f"def loop(out, {', '.join(names)}):\n"
+            f"    for k in range(len(out)):\n        out[k] = element({index})\n"
+        )
+        file = f"<{function.__name__}: loop {next(_numbers)}>"
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        namespace: dict[str, Any] = {"element": numba.njit(function)}
+        exec(compile(text, file, "exec"), namespace)  # noqa: S102 -- fgrad's own
+        super().__init__(numba.njit(namespace["loop"]))
+        self.ufunc = ufunc
+        self.__name__, self.__doc__, self.__wrapped__ = function.__name__, function.__doc__, function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Apply the ufunc to arrays that broadcast; where one is a Tensor, the result is a Tensor."""
+        if kwargs or not any(x.__class__ is Tensor for x in args):
+            return self.ufunc(*args, **kwargs)
+        shape = np.broadcast_shapes(*[np.shape(x) for x in args])
+        given = [x if x.__class__ is Tensor else np.asarray(x) for x in args]
+        flat = [reshape(broadcast_to(x, shape), (math.prod(shape),)) for x in given]
+        kinds = [numba.from_dtype(np.dtype(x.dtype)) for x in given]
+        dtype = result_dtype(self.__wrapped__, kinds)
+        out = Tensor(np.empty(math.prod(shape), dtype))
+        super().__call__(out, *flat)
+        return reshape(out, shape)
+
+
+def result_dtype(function: Callable[..., Any], kinds: Sequence[Any]) -> np.dtype[Any]:
+    """Return the dtype of what a function of numbers gives."""
+    compiled = numba.njit(function)
+    compiled.compile(tuple(kinds))
+    (signature,) = compiled.nopython_signatures
+    found: np.dtype[Any] = numba.np.numpy_support.as_dtype(signature.return_type)
+    return found
+
+
+def elementwise(ufunc: Any) -> Elementwise:
+    """Return a ufunc of Numba with derivatives."""
+    return Elementwise(ufunc)
+
+
 def differentiate(kernel: Callable[..., Any]) -> Differentiable:
     """Return a kernel of Numba as a function of arrays and Tensors, with derivatives of every order.
 
@@ -241,7 +293,8 @@ def differentiate(kernel: Callable[..., Any]) -> Differentiable:
     outputs: a Tensor has its new value afterwards, as after `x[i] = v`.
 
     Args:
-        kernel: what `numba.njit` returns; or a function decorated twice, this one outside.
+        kernel: what `numba.njit` or `numba.vectorize` returns; or a function decorated twice, this one
+            outside.
 
     Returns:
         A function of the same arguments: arrays, numbers, and tuples of those. It calls the kernel where none
@@ -270,6 +323,8 @@ def differentiate(kernel: Callable[..., Any]) -> Differentiable:
     """
     if isinstance(kernel, Differentiable):
         return kernel
+    if isinstance(kernel, DUFunc):
+        return elementwise(kernel)
     if not isinstance(kernel, CPUDispatcher):
         raise TypeError(
             f"differentiate takes what numba.njit returns, not a {type(kernel).__name__}: decorate the "

@@ -141,7 +141,7 @@ class Recording:
         return found
 
     def elements_taken(self) -> dict[str, list[tuple[Stmt, str, Any]]]:
-        """Return for every array, by root, the statements that read its elements in reverse, or when recomputed."""
+        """Return by roots of arrays the statements that read elements in reverse, or when recomputed."""
         found: dict[str, list[tuple[Stmt, str, Any]]] = {}
         for s in syntax.walk(self.function.body):
             read = [r for e in syntax.heads(s) for r in syntax.reads(e)]

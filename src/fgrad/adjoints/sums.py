@@ -59,10 +59,8 @@ class Sums:
         """Return whether a cotangent is the same in all turns, and is only added to."""
         ct = target.id if isinstance(target, ast.Name) else target.value.id
         name = self.arrays[ct]
-        if (
-            syntax.is_complex(self.reversal.function.types[name])
-            or name in changed
-            and syntax.element_of(target)
+        if syntax.is_complex(self.reversal.function.types[name]) or (
+            name in changed and syntax.element_of(target)
         ):
             return False
         if isinstance(target, ast.Name):
@@ -112,7 +110,7 @@ class Sums:
         return [f"{name} = 0.0" for name, _ in self.found.values()]
 
     def behind(self) -> list[str]:
-        """Return what adds them to the cotangents: none where nothing was added, as the index may mean nothing."""
+        """Return what adds them to the cotangents: not where no turn did, as the index may mean nothing."""
         lines = []
         for name, target in self.found.values():
             where = syntax.text(target)

@@ -245,7 +245,7 @@ def text(node: ast.AST) -> str:
 class _Signs(ast.NodeTransformer):
     """Negative numbers are negated ones in source: `-2 ** 2` is none of -2."""
 
-    def visit_Constant(self, node: ast.Constant) -> Any:  # noqa: N802
+    def visit_Constant(self, node: ast.Constant) -> Any:
         value = node.value
         if isinstance(value, int | float) and not isinstance(value, bool) and math.copysign(1, value) < 0:
             return ast.UnaryOp(ast.USub(), ast.Constant(-value))
