@@ -13,7 +13,7 @@ from fgrad.compiler.library import FAULTS, LIBRARY, Launch, is_native
 from fgrad.compiler.matrix_loops import PAIRED, paired
 from fgrad.compiler.pairs import is_pair, part_of
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import NOT_FOLDED, Primitive, flat, register
+from fgrad.core.primitive import NOT_FOLDED, declare, flat
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import dense_systems, native
 from fgrad.kernels.lapack import Routine
@@ -343,24 +343,20 @@ PAIRED.update(
     }
 )
 for _name in ("lu", "gbsv", "gees", "trsyl"):
-    register(
-        Primitive(
-            f"lapack.{_name}",
-            run=lambda *_, **__: NotImplemented,
-            vjp=flat,
-            shape=lambda *_, results, **__: results,
-            many=True,
-            traits={NOT_FOLDED},
-            stored="compilers write it",
-        )
-    )
-register(
-    Primitive(
-        "kernel.recursion",
+    declare(
+        f"lapack.{_name}",
         run=lambda *_, **__: NotImplemented,
         vjp=flat,
-        shape=lambda a, u, *, pair: u,
+        shape=lambda *_, results, **__: results,
+        many=True,
         traits={NOT_FOLDED},
         stored="compilers write it",
     )
+declare(
+    "kernel.recursion",
+    run=lambda *_, **__: NotImplemented,
+    vjp=flat,
+    shape=lambda a, u, *, pair: u,
+    traits={NOT_FOLDED},
+    stored="compilers write it",
 )

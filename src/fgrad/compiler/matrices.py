@@ -15,7 +15,7 @@ import numpy as np
 from fgrad.compat.numpy import matrix_loop
 from fgrad.compiler.library import FAULTS, LIBRARY, Launch
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import NOT_FOLDED, Primitive, flat, register
+from fgrad.core.primitive import NOT_FOLDED, declare, flat
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import blas, lapack, matrix_loops, native, small_matrices
 from fgrad.kernels.native import Kernel
@@ -251,14 +251,12 @@ _SHAPES: dict[str, Callable[..., Any]] = {
     "loop": _shape_loop,  # any of NumPy's: `decompose` says which
 }
 for _name, _shape in _SHAPES.items():
-    register(
-        Primitive(
-            f"lapack.{_name}",
-            run=_run,
-            vjp=flat,
-            shape=_shape,
-            many=_name not in {"getrs", "orgqr"},
-            traits={NOT_FOLDED},
-            stored="compilers write it",
-        )
+    declare(
+        f"lapack.{_name}",
+        run=_run,
+        vjp=flat,
+        shape=_shape,
+        many=_name not in {"getrs", "orgqr"},
+        traits={NOT_FOLDED},
+        stored="compilers write it",
     )

@@ -11,7 +11,7 @@ from fgrad.compiler.decompose import RULES, Writer
 from fgrad.compiler.library import LIBRARY, Launch
 from fgrad.compiler.scans import is_plain, lengths
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import NOT_FOLDED, Primitive, flat, register
+from fgrad.core.primitive import NOT_FOLDED, declare, flat
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import native
 from fgrad.kernels.bridges import bridge, memory
@@ -122,16 +122,14 @@ def _run(*_: Any, **__: Any) -> Any:
     raise NotImplementedError("compiled programs alone sort by this")
 
 
-register(
-    Primitive(
-        "sort.radix",  # the order, and memory that it takes
-        run=_run,
-        vjp=flat,
-        shape=_shape_radix,
-        many=True,
-        traits={NOT_FOLDED},
-        stored="compilers write it",
-    )
+declare(
+    "sort.radix",  # the order, and memory that it takes
+    run=_run,
+    vjp=flat,
+    shape=_shape_radix,
+    many=True,
+    traits={NOT_FOLDED},
+    stored="compilers write it",
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from fgrad.compiler.decompose import RULES, Writer
 from fgrad.compiler.library import LIBRARY, Launch
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import NOT_FOLDED, Primitive, flat, register
+from fgrad.core.primitive import NOT_FOLDED, declare, flat
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import convolution, native, windows
 from fgrad.kernels.bridges import bridge
@@ -59,16 +59,14 @@ def _products(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     return made and Launch(*made, params["pieces"], params["work"])
 
 
-register(
-    Primitive(
-        "windows.products",  # what a convolution is, and memory that it takes
-        run=lambda *_, **__: NotImplemented,
-        vjp=flat,
-        shape=lambda *_, results, **__: results,
-        many=True,
-        traits={NOT_FOLDED},
-        stored="compilers write it",
-    )
+declare(
+    "windows.products",  # what a convolution is, and memory that it takes
+    run=lambda *_, **__: NotImplemented,
+    vjp=flat,
+    shape=lambda *_, results, **__: results,
+    many=True,
+    traits={NOT_FOLDED},
+    stored="compilers write it",
 )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import ITSELF, Primitive, Rule, by_argument, register
+from fgrad.core.primitive import ITSELF, Rule, by_argument, declare
 from fgrad.core.stored import NUMBERS, REAL, Stored, up_to
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import WRITTEN, Written, looks
@@ -91,18 +91,16 @@ def _modified_far(x: Any, n: int) -> Any:
 
 
 def _declare(name: str, run: Rule, sign: int, *, real: bool, dtypes: str) -> None:
-    register(
-        Primitive(
-            name,
-            run=run,
-            vjp=by_argument(
-                lambda ct, x, *, n: ct * (sign * x * bind(name, x, n=n + 1)), exact=True, transpose=ITSELF
-            ),
-            shape=lambda x, *, n: Aval(x.shape, x.dtype),
-            batch=lambda _, x, *, n: bind(name, x, n=n),
-            real=real,
-            stored=Stored({"n": up_to(100)}, dtypes=dtypes),
-        )
+    declare(
+        name,
+        run=run,
+        vjp=by_argument(
+            lambda ct, x, *, n: ct * (sign * x * bind(name, x, n=n + 1)), exact=True, transpose=ITSELF
+        ),
+        shape=lambda x, *, n: Aval(x.shape, x.dtype),
+        batch=lambda _, x, *, n: bind(name, x, n=n),
+        real=real,
+        stored=Stored({"n": up_to(100)}, dtypes=dtypes),
     )
 
 

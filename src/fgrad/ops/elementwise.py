@@ -36,8 +36,8 @@ from fgrad.core.primitive import (
     Rule,
     Universal,
     by_argument,
+    declare,
     flat,
-    register,
 )
 from fgrad.core.stored import PLAIN, REAL, Stored
 from fgrad.core.tensor import binary, bind, unary
@@ -243,18 +243,16 @@ def _declare(
     stored: Stored = PLAIN,
     **columns: Any,
 ) -> Primitive:
-    return register(
-        Primitive(
-            name,
-            run=run,
-            vjp=vjp,
-            shape=shape or functools.partial(_shape, run),
-            batch=functools.partial(batch_elementwise, name),
-            body=None if body is None else Body(params, body),
-            real=real,
-            stored=stored,
-            **columns,
-        )
+    return declare(
+        name,
+        run=run,
+        vjp=vjp,
+        shape=shape or functools.partial(_shape, run),
+        batch=functools.partial(batch_elementwise, name),
+        body=None if body is None else Body(params, body),
+        real=real,
+        stored=stored,
+        **columns,
     )
 
 

@@ -27,9 +27,8 @@ from fgrad.core.primitive import (
     VJP,
     AccumulatingVJP,
     Pattern,
-    Primitive,
+    declare,
     flat,
-    register,
 )
 from fgrad.core.snapshot import compact
 from fgrad.core.stored import Stored, is_axis, is_flag, is_part, is_shape
@@ -489,17 +488,15 @@ def _update_vjp(pattern: Pattern) -> VJP:
     return AccumulatingVJP(call, emptied=emptied, avals=avals, params=True)
 
 
-register(
-    Primitive(
-        "update",
-        run=_run_update,
-        vjp=_update_vjp,
-        shape=_shape_update,
-        batch=_batch_update,
-        traits={PLACES, KEEPS_C_ORDER_OF_FIRST},
-        parts=2,
-        stored=Stored({"index": is_index}),
-    )
+declare(
+    "update",
+    run=_run_update,
+    vjp=_update_vjp,
+    shape=_shape_update,
+    batch=_batch_update,
+    traits={PLACES, KEEPS_C_ORDER_OF_FIRST},
+    parts=2,
+    stored=Stored({"index": is_index}),
 )
 
 
@@ -826,39 +823,33 @@ def _batch_scatter_add(
     return bind("scatter_add", ct, *full, template=index, shape=(n, *shape), unique=unique)
 
 
-_GATHER = register(
-    Primitive(
-        "gather",
-        run=_run_gather,
-        vjp=_gather_vjp,
-        shape=lambda x, *arrays, template, **_: Aval(gathered(x.shape, arrays, template), x.dtype),
-        batch=_batch_gather,
-        write=lambda x, new, *arrays, template, **_: bind("put", x, new, *arrays, template=template),
-        traits={PLACES},
-        parts=1,
-        stored=Stored(
-            {"template": is_template, "unique": is_flag},
-            verify=lambda x, *arrays, template, **_: _fitting(x.shape, arrays, template) is not None,
-        ),
-        apart=_apart_gathered,
-    )
+_GATHER = declare(
+    "gather",
+    run=_run_gather,
+    vjp=_gather_vjp,
+    shape=lambda x, *arrays, template, **_: Aval(gathered(x.shape, arrays, template), x.dtype),
+    batch=_batch_gather,
+    write=lambda x, new, *arrays, template, **_: bind("put", x, new, *arrays, template=template),
+    traits={PLACES},
+    parts=1,
+    stored=Stored(
+        {"template": is_template, "unique": is_flag},
+        verify=lambda x, *arrays, template, **_: _fitting(x.shape, arrays, template) is not None,
+    ),
+    apart=_apart_gathered,
 )
-register(
-    Primitive(
-        "scatter_add",
-        run=_run_scatter_add,
-        vjp=_scatter_vjp,
-        shape=lambda ct, *arrays, template, shape, **_: _filling(
-            ct, shape, gathered(shape, arrays, template)
-        ),
-        batch=_batch_scatter_add,
-        traits={ADDS_AT, C_ORDER},
-        parts=1,
-        stored=Stored(
-            {"shape": is_shape, "template": is_template, "unique": is_flag},
-            verify=lambda x, *arrays, template, shape, **_: x.shape == _fitting(shape, arrays, template),
-        ),
-    )
+declare(
+    "scatter_add",
+    run=_run_scatter_add,
+    vjp=_scatter_vjp,
+    shape=lambda ct, *arrays, template, shape, **_: _filling(ct, shape, gathered(shape, arrays, template)),
+    batch=_batch_scatter_add,
+    traits={ADDS_AT, C_ORDER},
+    parts=1,
+    stored=Stored(
+        {"shape": is_shape, "template": is_template, "unique": is_flag},
+        verify=lambda x, *arrays, template, shape, **_: x.shape == _fitting(shape, arrays, template),
+    ),
 )
 
 
@@ -892,34 +883,30 @@ def _batch_winners(mapped: tuple[bool, ...], *arrays: Any, template: Index, shap
     return _block_to(bind("winners", *full, template=index, shape=(n, *shape)), pre, rank)
 
 
-register(
-    Primitive(
-        "put",
-        run=_run_put,
-        vjp=_put_vjp,
-        shape=_shape_put,
-        batch=_batch_put,
-        traits={PLACES, KEEPS_C_ORDER_OF_FIRST},
-        parts=2,
-        stored=Stored(
-            {"template": is_template},
-            verify=lambda x, y, *arrays, template: _fitting(x.shape, arrays, template) is not None,
-        ),
-    )
+declare(
+    "put",
+    run=_run_put,
+    vjp=_put_vjp,
+    shape=_shape_put,
+    batch=_batch_put,
+    traits={PLACES, KEEPS_C_ORDER_OF_FIRST},
+    parts=2,
+    stored=Stored(
+        {"template": is_template},
+        verify=lambda x, y, *arrays, template: _fitting(x.shape, arrays, template) is not None,
+    ),
 )
-register(
-    Primitive(
-        "winners",
-        run=_run_winners,
-        vjp=flat,
-        shape=lambda *arrays, template, shape: Aval(gathered(shape, arrays, template), np.dtype(bool)),
-        batch=_batch_winners,
-        stored=Stored(
-            {"template": is_template, "shape": is_shape},
-            verify=lambda *arrays, template, shape: _fitting(shape, arrays, template) is not None,
-            work=lambda *_, shape, **__: math.prod(shape),
-        ),
-    )
+declare(
+    "winners",
+    run=_run_winners,
+    vjp=flat,
+    shape=lambda *arrays, template, shape: Aval(gathered(shape, arrays, template), np.dtype(bool)),
+    batch=_batch_winners,
+    stored=Stored(
+        {"template": is_template, "shape": is_shape},
+        verify=lambda *arrays, template, shape: _fitting(shape, arrays, template) is not None,
+        work=lambda *_, shape, **__: math.prod(shape),
+    ),
 )
 
 
@@ -947,16 +934,14 @@ def _unstack_vjp(_: Pattern) -> VJP:
     return VJP(call, avals=(1,), params=True, exact=True)
 
 
-register(
-    Primitive(
-        "unstack",
-        run=_run_unstack,
-        vjp=_unstack_vjp,
-        shape=lambda x, *, axis: (Aval((*x.shape[:axis], *x.shape[axis + 1 :]), x.dtype),) * x.shape[axis],
-        batch=lambda _, x, *, axis: unstack(x, axis + 1),
-        many=True,
-        traits={PLACES},
-        parts=1,
-        stored=Stored({"axis": is_axis}),
-    )
+declare(
+    "unstack",
+    run=_run_unstack,
+    vjp=_unstack_vjp,
+    shape=lambda x, *, axis: (Aval((*x.shape[:axis], *x.shape[axis + 1 :]), x.dtype),) * x.shape[axis],
+    batch=lambda _, x, *, axis: unstack(x, axis + 1),
+    many=True,
+    traits={PLACES},
+    parts=1,
+    stored=Stored({"axis": is_axis}),
 )

@@ -38,6 +38,7 @@ from fgrad.core.primitive import (
     Primitive,
     Reduction,
     Rule,
+    declare,
     flat,
     register,
 )
@@ -475,19 +476,15 @@ CONVERT = linear(
     traits={CASTS, MOVES, CHEAP, TOTAL, KEEPS_C_ORDER, ELEMENTWISE},
     stored=Stored({"dtype": is_dtype}),
 )
-FITTED = register(
-    Primitive(
-        "fitted",
-        run=_run_fitted,
-        vjp=flat,
-        effect=lambda _: True,
-        shape=lambda n, *, dtype: Aval(n.shape, dtype),
-        batch=lambda _, n, *, dtype: bind("fitted", n, dtype=dtype),
-        traits={KEEPS_C_ORDER},
-        stored=Stored(
-            {"dtype": lambda v, _: isinstance(v, np.dtype) and v.kind in "iu"}, dtypes=INTEGERS + REAL
-        ),
-    )
+FITTED = declare(
+    "fitted",
+    run=_run_fitted,
+    vjp=flat,
+    effect=lambda _: True,
+    shape=lambda n, *, dtype: Aval(n.shape, dtype),
+    batch=lambda _, n, *, dtype: bind("fitted", n, dtype=dtype),
+    traits={KEEPS_C_ORDER},
+    stored=Stored({"dtype": lambda v, _: isinstance(v, np.dtype) and v.kind in "iu"}, dtypes=INTEGERS + REAL),
 )
 linear(
     "real",
@@ -541,18 +538,16 @@ def _put_part_vjp(pattern: tuple[bool, ...]) -> VJP:
     return VJP(call, params=True, exact=True)
 
 
-register(
-    Primitive(
-        "put_part",  # complex numbers with another real or imaginary part
-        run=_run_put_part,
-        vjp=_put_part_vjp,
-        shape=lambda z, part, *, imaginary: aval_of(z),
-        batch=_batch_put_part,
-        stored=Stored(
-            {"imaginary": is_flag},
-            verify=lambda z, x, *, imaginary: z.dtype.kind == "c" and assignable(x.shape, z.shape),
-        ),
-    )
+declare(
+    "put_part",  # complex numbers with another real or imaginary part
+    run=_run_put_part,
+    vjp=_put_part_vjp,
+    shape=lambda z, part, *, imaginary: aval_of(z),
+    batch=_batch_put_part,
+    stored=Stored(
+        {"imaginary": is_flag},
+        verify=lambda z, x, *, imaginary: z.dtype.kind == "c" and assignable(x.shape, z.shape),
+    ),
 )
 linear(
     "conjugate",
@@ -615,17 +610,15 @@ def _shape_concatenate(*xs: Any, axis: int) -> Aval:
     return Aval((*shape[:axis], length, *shape[axis + 1 :]), np.result_type(*(x.dtype for x in xs)))
 
 
-register(
-    Primitive(
-        "concatenate",
-        run=lambda *xs, axis: np.concatenate(xs, axis),
-        vjp=_concatenate_vjp,
-        shape=_shape_concatenate,
-        batch=_batch_concatenate,
-        traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES, PLACES},
-        parts=EACH,
-        stored=Stored({"axis": is_axis}, verify=_join),
-    )
+declare(
+    "concatenate",
+    run=lambda *xs, axis: np.concatenate(xs, axis),
+    vjp=_concatenate_vjp,
+    shape=_shape_concatenate,
+    batch=_batch_concatenate,
+    traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES, PLACES},
+    parts=EACH,
+    stored=Stored({"axis": is_axis}, verify=_join),
 )
 
 
@@ -642,15 +635,13 @@ def _batch_stack(mapped: tuple[bool, ...], *xs: Any) -> Any:
     return transpose(out, (1, 0, *range(2, len(out.shape))))
 
 
-register(
-    Primitive(
-        "stack",
-        run=lambda *xs: np.stack(xs),
-        vjp=_stack_vjp,
-        shape=lambda *xs: Aval((len(xs), *xs[0].shape), np.result_type(*(x.dtype for x in xs))),
-        batch=_batch_stack,
-        traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES, PLACES},
-        parts=EACH,
-        stored=Stored(verify=same_shapes),
-    )
+declare(
+    "stack",
+    run=lambda *xs: np.stack(xs),
+    vjp=_stack_vjp,
+    shape=lambda *xs: Aval((len(xs), *xs[0].shape), np.result_type(*(x.dtype for x in xs))),
+    batch=_batch_stack,
+    traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES, PLACES},
+    parts=EACH,
+    stored=Stored(verify=same_shapes),
 )

@@ -23,7 +23,7 @@ from numpy.linalg import LinAlgError
 from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import MULTILINEAR, OUT, STACKS, VJP, Pattern, Primitive, by_argument, register
+from fgrad.core.primitive import MULTILINEAR, OUT, STACKS, VJP, Pattern, by_argument, declare
 from fgrad.core.stored import is_flag, of_matrices, one_of, same_shapes, typed
 from fgrad.core.tensor import bind, unary
 from fgrad.ops import iterations
@@ -157,26 +157,24 @@ WRITTEN["frechet"] = Written(late(_LOOPS, "frechet"))
 WRITTEN["log_frechet"] = Written(late(_LOOPS, "log_frechet"))
 
 
-register(
-    Primitive(
-        "matrix_function",
-        run=elsewhere(_run, _there),
-        vjp=_function_vjp,
-        shape=lambda a, *, to_complex, **_: (
-            Aval(a.shape, np.result_type(a.dtype, np.complex64)) if to_complex else a
-        ),
-        batch=lambda _, a, **params: bind("matrix_function", a, **params),
-        stored=of_matrices(
-            "0",
-            "0",
-            {
-                "function": one_of("expm", "logm", "sqrtm", "power"),
-                "exponent": typed(float),
-                "to_complex": is_flag,
-            },
-            since=2,
-        ),
-    )
+declare(
+    "matrix_function",
+    run=elsewhere(_run, _there),
+    vjp=_function_vjp,
+    shape=lambda a, *, to_complex, **_: (
+        Aval(a.shape, np.result_type(a.dtype, np.complex64)) if to_complex else a
+    ),
+    batch=lambda _, a, **params: bind("matrix_function", a, **params),
+    stored=of_matrices(
+        "0",
+        "0",
+        {
+            "function": one_of("expm", "logm", "sqrtm", "power"),
+            "exponent": typed(float),
+            "to_complex": is_flag,
+        },
+        since=2,
+    ),
 )
 
 # ---- derivatives of the exponential and of the logarithm
@@ -326,39 +324,31 @@ def _batch_stacks(name: str) -> Any:
 
 
 for _name, _run_it in (("regular", _run_regular), ("regularized", _run_regularized)):
-    register(
-        Primitive(
-            _name,
-            run=_run_it,
-            vjp=by_argument(lambda ct, **_: ct, None),
-            shape=lambda x, _, **__: x,
-            batch=_batch_stacks(_name),
-            stored=of_matrices(
-                "01", "01", {"function": one_of("logm", "sqrtm", "power")}, verify=same_shapes
-            ),
-        )
+    declare(
+        _name,
+        run=_run_it,
+        vjp=by_argument(lambda ct, **_: ct, None),
+        shape=lambda x, _, **__: x,
+        batch=_batch_stacks(_name),
+        stored=of_matrices("01", "01", {"function": one_of("logm", "sqrtm", "power")}, verify=same_shapes),
     )
-register(
-    Primitive(
-        "frechet",
-        run=elsewhere(_run_frechet, _there_frechet),
-        vjp=_frechet_vjp,
-        shape=lambda a, e: Aval(a.shape, np.result_type(a.dtype, e.dtype)),
-        batch=_batch_stacks("frechet"),
-        traits={STACKS},
-        stored=of_matrices("01", "01", verify=same_shapes, since=2),
-    )
+declare(
+    "frechet",
+    run=elsewhere(_run_frechet, _there_frechet),
+    vjp=_frechet_vjp,
+    shape=lambda a, e: Aval(a.shape, np.result_type(a.dtype, e.dtype)),
+    batch=_batch_stacks("frechet"),
+    traits={STACKS},
+    stored=of_matrices("01", "01", verify=same_shapes, since=2),
 )
-register(
-    Primitive(
-        "log_frechet",
-        run=elsewhere(_run_log_frechet, _there_log_frechet),
-        vjp=_log_frechet_vjp,
-        shape=lambda y, e: Aval(y.shape, np.result_type(y.dtype, e.dtype)),
-        batch=_batch_stacks("log_frechet"),
-        traits={STACKS},
-        stored=of_matrices("01", "01", verify=same_shapes),
-    )
+declare(
+    "log_frechet",
+    run=elsewhere(_run_log_frechet, _there_log_frechet),
+    vjp=_log_frechet_vjp,
+    shape=lambda y, e: Aval(y.shape, np.result_type(y.dtype, e.dtype)),
+    batch=_batch_stacks("log_frechet"),
+    traits={STACKS},
+    stored=of_matrices("01", "01", verify=same_shapes),
 )
 
 
@@ -408,20 +398,18 @@ def _sylvester_vjp(pattern: Pattern) -> VJP:
     return VJP(back, keep=(OUT, 1, 2) if own else (1, 2), params=True, transpose="" if own else MULTILINEAR)
 
 
-register(
-    Primitive(
-        "sylvester",
-        run=elsewhere(_run_sylvester, _there_sylvester),
-        vjp=_sylvester_vjp,
-        shape=lambda a, b, q: Aval(q.shape, np.result_type(a.dtype, b.dtype, q.dtype)),
-        batch=_batch_stacks("sylvester"),
-        traits={STACKS},
-        stored=of_matrices(
-            "012",
-            "01",
-            verify=lambda a, b, q: q.shape == (*a.shape[:-1], b.shape[-1]) and a.shape[:-2] == b.shape[:-2],
-        ),
-    )
+declare(
+    "sylvester",
+    run=elsewhere(_run_sylvester, _there_sylvester),
+    vjp=_sylvester_vjp,
+    shape=lambda a, b, q: Aval(q.shape, np.result_type(a.dtype, b.dtype, q.dtype)),
+    batch=_batch_stacks("sylvester"),
+    traits={STACKS},
+    stored=of_matrices(
+        "012",
+        "01",
+        verify=lambda a, b, q: q.shape == (*a.shape[:-1], b.shape[-1]) and a.shape[:-2] == b.shape[:-2],
+    ),
 )
 
 
@@ -462,14 +450,12 @@ def _written_polar(a: Any) -> tuple[Any, Any]:
 
 
 WRITTEN["polar"] = Written(_written_polar)
-register(
-    Primitive(
-        "polar",  # of matrices with at least as many rows as columns
-        run=_run_polar,
-        vjp=lambda _: VJP(_polar, keep=(OUT,), exact=True),
-        shape=lambda a: (a, Aval((*a.shape[:-2], a.shape[-1], a.shape[-1]), a.dtype)),
-        batch=lambda _, a: bind("polar", a),
-        many=True,
-        stored=of_matrices("0", verify=lambda a: a.shape[-2] >= a.shape[-1]),
-    )
+declare(
+    "polar",  # of matrices with at least as many rows as columns
+    run=_run_polar,
+    vjp=lambda _: VJP(_polar, keep=(OUT,), exact=True),
+    shape=lambda a: (a, Aval((*a.shape[:-2], a.shape[-1], a.shape[-1]), a.dtype)),
+    batch=lambda _, a: bind("polar", a),
+    many=True,
+    stored=of_matrices("0", verify=lambda a: a.shape[-2] >= a.shape[-1]),
 )

@@ -14,7 +14,7 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import LARGE, REDUCES, Primitive, by_argument, flat, register
+from fgrad.core.primitive import LARGE, REDUCES, by_argument, declare, flat
 from fgrad.core.stored import LARGEST, Check, Stored, is_axis, is_flag, is_int, one_of
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, WRITTEN, Written, backend
@@ -37,16 +37,14 @@ def _declare(
     def shape(x: Any, *, axis: int, **_: Any) -> Aval:
         return Aval((*x.shape[:axis], *x.shape[axis + 1 :]) if REDUCES in traits else x.shape, _PLACES)
 
-    register(
-        Primitive(
-            name,
-            run=run,
-            vjp=flat,
-            shape=shape,
-            batch=lambda _, x, *, axis, **params: bind(name, x, axis=axis + 1, **params),
-            traits=traits,
-            stored=Stored({"axis": is_axis, **params}, verify=verify),
-        )
+    declare(
+        name,
+        run=run,
+        vjp=flat,
+        shape=shape,
+        batch=lambda _, x, *, axis, **params: bind(name, x, axis=axis + 1, **params),
+        traits=traits,
+        stored=Stored({"axis": is_axis, **params}, verify=verify),
     )
 
 
@@ -200,15 +198,13 @@ def _represents(x: Aval, first: Aval, group: Aval) -> bool:
     return x.ndim > 0 and integers and group.shape == x.shape[:1]
 
 
-register(
-    Primitive(
-        "rank",
-        run=_run_rank,
-        vjp=flat,
-        shape=lambda x, ranks, *, propagate: Aval((*x.shape[:-1], ranks.shape[-1]), _PLACES),
-        batch=_batch_rank,
-        stored=Stored({"propagate": is_flag}, verify=_ranks),
-    )
+declare(
+    "rank",
+    run=_run_rank,
+    vjp=flat,
+    shape=lambda x, ranks, *, propagate: Aval((*x.shape[:-1], ranks.shape[-1]), _PLACES),
+    batch=_batch_rank,
+    stored=Stored({"propagate": is_flag}, verify=_ranks),
 )
 
 
@@ -232,20 +228,16 @@ def _batch_search(mapped: tuple[bool, ...], a: Any, v: Any, *, side: Any) -> Any
     return bind("search", a, v, side=side)
 
 
-register(
-    Primitive(
-        "search",
-        run=_run_search,
-        vjp=flat,
-        shape=lambda a, v, *, side: Aval(v.shape, _PLACES),
-        batch=_batch_search,
-        stored=Stored(
-            {"side": one_of("left", "right")},
-            verify=lambda a, v, *, side: (
-                a.ndim == 1 or (a.ndim > 1 and v.shape[: a.ndim - 1] == a.shape[:-1])
-            ),
-        ),
-    )
+declare(
+    "search",
+    run=_run_search,
+    vjp=flat,
+    shape=lambda a, v, *, side: Aval(v.shape, _PLACES),
+    batch=_batch_search,
+    stored=Stored(
+        {"side": one_of("left", "right")},
+        verify=lambda a, v, *, side: a.ndim == 1 or (a.ndim > 1 and v.shape[: a.ndim - 1] == a.shape[:-1]),
+    ),
 )
 
 
@@ -276,13 +268,11 @@ def _batch_representative(mapped: tuple[bool, ...], x: Any, first: Any, group: A
     return reshape(found, (n, groups, *x.shape[2:]))
 
 
-register(
-    Primitive(
-        "representative",
-        run=lambda x, first, group: x[first],
-        vjp=by_argument(_share, None, None, exact=True),
-        shape=lambda x, first, group: Aval((*first.shape, *x.shape[1:]), x.dtype),
-        batch=_batch_representative,
-        stored=Stored(verify=_represents),
-    )
+declare(
+    "representative",
+    run=lambda x, first, group: x[first],
+    vjp=by_argument(_share, None, None, exact=True),
+    shape=lambda x, first, group: Aval((*first.shape, *x.shape[1:]), x.dtype),
+    batch=_batch_representative,
+    stored=Stored(verify=_represents),
 )

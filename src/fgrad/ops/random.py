@@ -29,11 +29,10 @@ from fgrad.core.primitive import (
     NOT_FOLDED,
     VJP,
     Pattern,
-    Primitive,
     Rule,
     by_argument,
+    declare,
     flat,
-    register,
 )
 from fgrad.core.stored import (
     LARGEST,
@@ -160,19 +159,17 @@ def _refuse(_: Pattern) -> NoReturn:
     )
 
 
-register(
-    Primitive(
-        "threefry",
-        run=_run_threefry,
-        vjp=flat,
-        shape=lambda key, count: Aval(np.broadcast_shapes(key.shape, count.shape), np.dtype(np.uint32)),
-        batch=functools.partial(batch_elementwise, "threefry"),
-        stored=Stored(
-            verify=lambda key, count: (
-                key.shape[-1:] == count.shape[-1:] == (2,) and key.dtype == count.dtype == np.uint32
-            )
-        ),
-    )
+declare(
+    "threefry",
+    run=_run_threefry,
+    vjp=flat,
+    shape=lambda key, count: Aval(np.broadcast_shapes(key.shape, count.shape), np.dtype(np.uint32)),
+    batch=functools.partial(batch_elementwise, "threefry"),
+    stored=Stored(
+        verify=lambda key, count: (
+            key.shape[-1:] == count.shape[-1:] == (2,) and key.dtype == count.dtype == np.uint32
+        )
+    ),
 )
 # the parameters of a method that are operands, those that may be, and the types of others
 _DRAWN: dict[str, tuple[set[str], set[str], dict[str, type]]] = {
@@ -208,36 +205,32 @@ def _draws(
     )
 
 
-register(
-    Primitive(
-        "draw",
-        run=_run_draw,
-        vjp=flat,
-        shape=lambda key, *_, shape, dtype, **params: Aval((*key.shape[:-1], *shape), dtype),
-        batch=_batch_draw,
-        traits={NOT_FOLDED},
-        stored=Stored(
-            {
-                "method": one_of(*_DRAWN),
-                "names": lambda v, _: type(v) is tuple and all(type(s) is str for s in v),
-                "options": typed(dict),
-                "shape": is_shape,
-                "dtype": is_dtype,
-            },
-            verify=_draws,
-            work=lambda *_, options, **__: 2 * options.get("a", 0),
-        ),
-    )
+declare(
+    "draw",
+    run=_run_draw,
+    vjp=flat,
+    shape=lambda key, *_, shape, dtype, **params: Aval((*key.shape[:-1], *shape), dtype),
+    batch=_batch_draw,
+    traits={NOT_FOLDED},
+    stored=Stored(
+        {
+            "method": one_of(*_DRAWN),
+            "names": lambda v, _: type(v) is tuple and all(type(s) is str for s in v),
+            "options": typed(dict),
+            "shape": is_shape,
+            "dtype": is_dtype,
+        },
+        verify=_draws,
+        work=lambda *_, options, **__: 2 * options.get("a", 0),
+    ),
 )
-register(
-    Primitive(
-        "discrete",
-        run=lambda x: x,
-        vjp=_refuse,
-        shape=lambda x: x,
-        batch=lambda _, x: bind("discrete", x),
-        stored=PLAIN,
-    )
+declare(
+    "discrete",
+    run=lambda x: x,
+    vjp=_refuse,
+    shape=lambda x: x,
+    batch=lambda _, x: bind("discrete", x),
+    stored=PLAIN,
 )
 
 
@@ -294,16 +287,14 @@ def _elementwise(name: str, run: Rule, vjp: Any, stored: Stored, *, floats: int)
         return Aval(lengths, np.result_type(*(x.dtype for x in xs[floats:])))
 
     WRITTEN[name] = Written(_in_double(run))
-    register(
-        Primitive(
-            name,
-            run=_in_double(run),
-            vjp=vjp,
-            shape=shape,
-            batch=functools.partial(batch_elementwise, name),
-            real=True,
-            stored=stored,
-        )
+    declare(
+        name,
+        run=_in_double(run),
+        vjp=vjp,
+        shape=shape,
+        batch=functools.partial(batch_elementwise, name),
+        real=True,
+        stored=stored,
     )
 
 

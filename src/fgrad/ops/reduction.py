@@ -17,11 +17,10 @@ from fgrad.core.primitive import (
     REDUCES,
     TOTAL,
     WEIGHTS,
-    Primitive,
     Reduction,
     Rule,
     by_argument,
-    register,
+    declare,
 )
 from fgrad.core.stored import Stored, are_axes, is_axis
 from fgrad.core.tensor import bind, refuse_complex
@@ -58,17 +57,15 @@ def _reduction(
         assert how  # noqa: S101 -- one of the two
         reduce = getattr(np, how.join).reduce
         run = lambda x, *, axes: reduce(x, axis=axes)  # noqa: E731
-    register(
-        Primitive(
-            name,
-            run=run,
-            vjp=by_argument(rule, exact=True, transpose=WEIGHTS),
-            shape=lambda x, *, axes: shape(x, axes),
-            batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
-            reduction=how,
-            traits={TOTAL, REDUCES, ALONG},
-            stored=Stored({"axes": are_axes}, verify=verify),
-        )
+    declare(
+        name,
+        run=run,
+        vjp=by_argument(rule, exact=True, transpose=WEIGHTS),
+        shape=lambda x, *, axes: shape(x, axes),
+        batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
+        reduction=how,
+        traits={TOTAL, REDUCES, ALONG},
+        stored=Stored({"axes": are_axes}, verify=verify),
     )
 
 
@@ -214,17 +211,15 @@ _reduction(
     Reduction("multiply", 1.0, "multiply_any({}, {})", "{} * {}"),
     lambda x, axes: Aval(reduced(x, axes).shape, np.multiply.reduce(np.empty(0, x.dtype)).dtype),
 )
-register(
-    Primitive(
-        "cumprod",
-        run=_run_cumprod,
-        vjp=by_argument(_cumprod),
-        shape=lambda x, *, axis: Aval(x.shape, np.cumprod(np.empty(0, x.dtype)).dtype),
-        batch=lambda _, x, *, axis: bind("cumprod", x, axis=axis + 1),
-        traits={KEEPS_C_ORDER},
-        stored=Stored({"axis": is_axis}),
-        apart=apart_along_others,
-    )
+declare(
+    "cumprod",
+    run=_run_cumprod,
+    vjp=by_argument(_cumprod),
+    shape=lambda x, *, axis: Aval(x.shape, np.cumprod(np.empty(0, x.dtype)).dtype),
+    batch=lambda _, x, *, axis: bind("cumprod", x, axis=axis + 1),
+    traits={KEEPS_C_ORDER},
+    stored=Stored({"axis": is_axis}),
+    apart=apart_along_others,
 )
 
 
@@ -246,16 +241,14 @@ def _batch_recur(mapped: tuple[bool, ...], a: Any, b: Any, *, axis: int) -> Any:
     return bind("recur", *full, axis=axis + 1)
 
 
-register(
-    Primitive(
-        "recur",
-        run=_run_recur,
-        vjp=by_argument(_recur_first, _recur_second),
-        shape=lambda a, b, *, axis: Aval(a.shape, np.result_type(a.dtype, b.dtype)),
-        batch=_batch_recur,
-        traits={ALONG},
-        stored=Stored({"axis": is_axis}, verify=lambda a, b, *, axis: a == b),
-    )
+declare(
+    "recur",
+    run=_run_recur,
+    vjp=by_argument(_recur_first, _recur_second),
+    shape=lambda a, b, *, axis: Aval(a.shape, np.result_type(a.dtype, b.dtype)),
+    batch=_batch_recur,
+    traits={ALONG},
+    stored=Stored({"axis": is_axis}, verify=lambda a, b, *, axis: a == b),
 )
 
 
@@ -295,14 +288,12 @@ def _is_ufunc(v: Any, _: Any) -> bool:
     return isinstance(run, np.ufunc) and run.nin == 2 and run.nout == 1 and run.signature is None
 
 
-register(
-    Primitive(
-        "accumulate",
-        run=lambda x, *, ufunc, axis: PRIMITIVES[ufunc].run.accumulate(x, axis),  # type: ignore[attr-defined]
-        vjp=by_argument(_accumulate),
-        shape=lambda x, *, ufunc, axis: Aval(x.shape, _accumulated(x, ufunc)),
-        batch=lambda _, x, *, ufunc, axis: bind("accumulate", x, ufunc=ufunc, axis=axis + 1),
-        traits={ALONG},
-        stored=Stored({"ufunc": _is_ufunc, "axis": is_axis}),
-    )
+declare(
+    "accumulate",
+    run=lambda x, *, ufunc, axis: PRIMITIVES[ufunc].run.accumulate(x, axis),  # type: ignore[attr-defined]
+    vjp=by_argument(_accumulate),
+    shape=lambda x, *, ufunc, axis: Aval(x.shape, _accumulated(x, ufunc)),
+    batch=lambda _, x, *, ufunc, axis: bind("accumulate", x, ufunc=ufunc, axis=axis + 1),
+    traits={ALONG},
+    stored=Stored({"ufunc": _is_ufunc, "axis": is_axis}),
 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import aval_of
-from fgrad.core.primitive import NOT_FOLDED, Primitive, flat, register
+from fgrad.core.primitive import NOT_FOLDED, declare, flat
 from fgrad.core.stored import Stored, is_text, one_of
 from fgrad.core.tensor import bind
 
@@ -25,16 +25,14 @@ def _run(good: Any, *, error: str, message: str) -> Any:
     return good
 
 
-register(
-    Primitive(
-        "require",
-        run=_run,
-        vjp=flat,
-        effect=lambda _: True,
-        shape=lambda good, **_: aval_of(good),
-        batch=lambda _, good, **params: bind("require", good, **params),
-        stored=Stored({"error": one_of(*_ERRORS), "message": is_text}, dtypes="?"),
-    )
+declare(
+    "require",
+    run=_run,
+    vjp=flat,
+    effect=lambda _: True,
+    shape=lambda good, **_: aval_of(good),
+    batch=lambda _, good, **params: bind("require", good, **params),
+    stored=Stored({"error": one_of(*_ERRORS), "message": is_text}, dtypes="?"),
 )
 
 
@@ -46,14 +44,12 @@ def trusted(x: Any, good: Any) -> Any:
     return bind("trust", x, good)
 
 
-register(
-    Primitive(
-        "trust",
-        run=lambda x, good: x,
-        vjp=flat,
-        shape=lambda x, good: aval_of(x),
-        parts=1,
-        traits={NOT_FOLDED},
-        stored="compilers write it",
-    )
+declare(
+    "trust",
+    run=lambda x, good: x,
+    vjp=flat,
+    shape=lambda x, good: aval_of(x),
+    parts=1,
+    traits={NOT_FOLDED},
+    stored="compilers write it",
 )

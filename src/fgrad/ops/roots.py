@@ -12,7 +12,7 @@ import numpy as np
 from fgrad.backend.devices import elsewhere, on_host
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import Primitive, by_argument, register
+from fgrad.core.primitive import by_argument, declare
 from fgrad.core.stored import LAPACK, Stored, is_count
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import WRITTEN, Written
@@ -141,32 +141,28 @@ def _written_roots(p: Any, *, lead: int) -> Any:
 
 WRITTEN["simple_roots"] = Written(_written_simple)
 WRITTEN["roots"] = Written(_written_roots)
-register(
-    Primitive(
-        "roots",
-        run=elsewhere(_run, _there),
-        vjp=by_argument(_vjp),
-        shape=lambda p, *, lead: Aval((p.shape[0] - lead - 1,), _complex(p.dtype)),
-        costly=True,
-        stored=Stored(
-            {"lead": is_count},
-            dtypes=LAPACK,
-            verify=lambda p, *, lead: p.ndim == 1 and lead < p.shape[0],
-            work=lambda p, **_: p.size**2,
-        ),
-    )
+declare(
+    "roots",
+    run=elsewhere(_run, _there),
+    vjp=by_argument(_vjp),
+    shape=lambda p, *, lead: Aval((p.shape[0] - lead - 1,), _complex(p.dtype)),
+    costly=True,
+    stored=Stored(
+        {"lead": is_count},
+        dtypes=LAPACK,
+        verify=lambda p, *, lead: p.ndim == 1 and lead < p.shape[0],
+        work=lambda p, **_: p.size**2,
+    ),
 )
-register(
-    Primitive(
-        "simple_roots",
-        run=_run_simple,
-        vjp=by_argument(lambda ct: ct, None, None),
-        shape=lambda ct, r, p: ct,
-        stored=Stored(
-            dtypes=LAPACK,
-            verify=lambda ct, r, p: (
-                ct.ndim == r.ndim == p.ndim == 1 and ct.shape == r.shape and p.shape[0] == r.shape[0] + 1
-            ),
+declare(
+    "simple_roots",
+    run=_run_simple,
+    vjp=by_argument(lambda ct: ct, None, None),
+    shape=lambda ct, r, p: ct,
+    stored=Stored(
+        dtypes=LAPACK,
+        verify=lambda ct, r, p: (
+            ct.ndim == r.ndim == p.ndim == 1 and ct.shape == r.shape and p.shape[0] == r.shape[0] + 1
         ),
-    )
+    ),
 )

@@ -23,10 +23,9 @@ from fgrad.core.primitive import (
     STACKS,
     VJP,
     Pattern,
-    Primitive,
     Rule,
     by_argument,
-    register,
+    declare,
 )
 from fgrad.core.stored import is_flag, is_number, of_matrices, one_of, same_shapes
 from fgrad.core.tensor import bind
@@ -135,18 +134,16 @@ def _is_checked(a: Aval, b: Aval, *, check: str) -> bool:
 
 
 WRITTEN["solve"] = Written(_written_solve, _is_checked)
-register(
-    Primitive(
-        "solve",
-        run=_run_solve,
-        vjp=_solve_vjp,
-        shape=_shape_solve,
-        batch=_batch_solve,
-        traits={STACKS},
-        unchecked={"check": ""},
-        effect=lambda params: bool(params["check"]),
-        stored=of_matrices("01", "0", {"check": one_of("", "qr", "eig", "det")}, verify=_divided),
-    )
+declare(
+    "solve",
+    run=_run_solve,
+    vjp=_solve_vjp,
+    shape=_shape_solve,
+    batch=_batch_solve,
+    traits={STACKS},
+    unchecked={"check": ""},
+    effect=lambda params: bool(params["check"]),
+    stored=of_matrices("01", "0", {"check": one_of("", "qr", "eig", "det")}, verify=_divided),
 )
 
 
@@ -335,71 +332,59 @@ def _slogdet(ct: Any, out: Any, x: Any) -> tuple[Any]:
     return (total * swapped(inverse(bind("where", singular, eye, x))),)
 
 
-register(
-    Primitive(
-        "det",
-        run=np.linalg.det,
-        vjp=by_argument(lambda ct, x: reshape(ct, (*ct.shape, 1, 1)) * bind("cofactor", x), exact=True),
-        shape=lambda a: Aval(a.shape[:-2], a.dtype),
-        batch=mapped_rest("det"),
-        stored=of_matrices("0", "0"),
-    )
+declare(
+    "det",
+    run=np.linalg.det,
+    vjp=by_argument(lambda ct, x: reshape(ct, (*ct.shape, 1, 1)) * bind("cofactor", x), exact=True),
+    shape=lambda a: Aval(a.shape[:-2], a.dtype),
+    batch=mapped_rest("det"),
+    stored=of_matrices("0", "0"),
 )
 
 
-register(
-    Primitive(
-        "cofactor",
-        run=_run_cofactor,
-        vjp=by_argument(lambda ct, x: bind("minors", x, ct), exact=True),
-        shape=lambda a: a,
-        batch=mapped_rest("cofactor"),
-        stored=of_matrices("0", "0"),
-    )
+declare(
+    "cofactor",
+    run=_run_cofactor,
+    vjp=by_argument(lambda ct, x: bind("minors", x, ct), exact=True),
+    shape=lambda a: a,
+    batch=mapped_rest("cofactor"),
+    stored=of_matrices("0", "0"),
 )
 
 
-register(
-    Primitive(
-        "minors",
-        run=_run_minors,
-        vjp=by_argument(
-            lambda ct, x, y: bind("second_minors", x, y, ct), lambda ct, x: bind("minors", x, ct)
-        ),
-        shape=_shape_minors,
-        batch=_batch_minors("minors"),
-        stored=of_matrices("01", "01", verify=same_shapes),
-    )
+declare(
+    "minors",
+    run=_run_minors,
+    vjp=by_argument(lambda ct, x, y: bind("second_minors", x, y, ct), lambda ct, x: bind("minors", x, ct)),
+    shape=_shape_minors,
+    batch=_batch_minors("minors"),
+    stored=of_matrices("01", "01", verify=same_shapes),
 )
 
 
-register(
-    Primitive(
-        "second_minors",
-        run=_run_second_minors,
-        vjp=by_argument(
-            _fourth,
-            lambda ct, x, z: bind("second_minors", x, ct, z),
-            lambda ct, x, y: bind("second_minors", x, y, ct),
-        ),
-        shape=_shape_minors,
-        batch=_batch_minors("second_minors"),
-        stored=of_matrices("012", "012", verify=same_shapes),
-    )
+declare(
+    "second_minors",
+    run=_run_second_minors,
+    vjp=by_argument(
+        _fourth,
+        lambda ct, x, z: bind("second_minors", x, ct, z),
+        lambda ct, x, y: bind("second_minors", x, y, ct),
+    ),
+    shape=_shape_minors,
+    batch=_batch_minors("second_minors"),
+    stored=of_matrices("012", "012", verify=same_shapes),
 )
 
 
-register(
-    Primitive(
-        "slogdet",
-        run=lambda a: tuple(np.linalg.slogdet(a)),
-        vjp=lambda _: VJP(_slogdet, keep=(OUT, 1), exact=True),
-        shape=lambda a: (Aval(a.shape[:-2], a.dtype), Aval(a.shape[:-2], real_dtype(a.dtype))),
-        batch=mapped_rest("slogdet"),
-        many=True,
-        checks=True,
-        stored=of_matrices("0", "0"),
-    )
+declare(
+    "slogdet",
+    run=lambda a: tuple(np.linalg.slogdet(a)),
+    vjp=lambda _: VJP(_slogdet, keep=(OUT, 1), exact=True),
+    shape=lambda a: (Aval(a.shape[:-2], a.dtype), Aval(a.shape[:-2], real_dtype(a.dtype))),
+    batch=mapped_rest("slogdet"),
+    many=True,
+    checks=True,
+    stored=of_matrices("0", "0"),
 )
 
 
@@ -445,13 +430,11 @@ def _is_tolerance(v: Any, avals: Sequence[Aval]) -> bool:
     return v is None or is_number(v, avals) or (numbers and broadcasts(v.shape, avals[0].shape[:-2]))
 
 
-register(
-    Primitive(
-        "pinv",
-        run=lambda a, *, rcond, hermitian: np.linalg.pinv(a, rcond, hermitian),
-        vjp=by_argument(_pinv, exact=True),
-        shape=_shape_pinv,
-        batch=mapped_rest("pinv"),
-        stored=of_matrices("0", params={"rcond": _is_tolerance, "hermitian": is_flag}),
-    )
+declare(
+    "pinv",
+    run=lambda a, *, rcond, hermitian: np.linalg.pinv(a, rcond, hermitian),
+    vjp=by_argument(_pinv, exact=True),
+    shape=_shape_pinv,
+    batch=mapped_rest("pinv"),
+    stored=of_matrices("0", params={"rcond": _is_tolerance, "hermitian": is_flag}),
 )

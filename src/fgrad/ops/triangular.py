@@ -16,7 +16,7 @@ from numpy.linalg import LinAlgError
 from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import MULTILINEAR, OUT, STACKS, VJP, Pattern, Primitive, Rule, flat, register
+from fgrad.core.primitive import MULTILINEAR, OUT, STACKS, VJP, Pattern, Rule, declare, flat
 from fgrad.core.stored import INTEGERS, Stored, is_count, is_flag, of_matrices
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import backend
@@ -115,21 +115,19 @@ def _full(mapped: Pattern, *values: Any) -> list[Any]:
     return [v if m else broadcast_to(v, (size, *v.shape)) for v, m in zip(values, mapped, strict=True)]
 
 
-register(
-    Primitive(
-        "solve_triangular",
-        run=elsewhere(_run_solve, _there_solve),
-        vjp=_solve_vjp,
-        shape=lambda a, b, **_: Aval(b.shape, np.result_type(a.dtype, b.dtype)),
-        batch=_batch_columns("solve_triangular"),
-        traits={STACKS},
-        stored=of_matrices(
-            "01",
-            "0",
-            {"lower": is_flag, "unit": is_flag},
-            verify=lambda a, b, **_: a.shape[:-1] == b.shape[:-1] and a.shape[-1] == b.shape[-2],
-        ),
-    )
+declare(
+    "solve_triangular",
+    run=elsewhere(_run_solve, _there_solve),
+    vjp=_solve_vjp,
+    shape=lambda a, b, **_: Aval(b.shape, np.result_type(a.dtype, b.dtype)),
+    batch=_batch_columns("solve_triangular"),
+    traits={STACKS},
+    stored=of_matrices(
+        "01",
+        "0",
+        {"lower": is_flag, "unit": is_flag},
+        verify=lambda a, b, **_: a.shape[:-1] == b.shape[:-1] and a.shape[-1] == b.shape[-2],
+    ),
 )
 
 
@@ -196,19 +194,17 @@ def _banded_vjp(pattern: Pattern) -> VJP:
     return VJP(back, keep=(OUT, 1) if to_ab else (1,), params=True, transpose="" if to_ab else MULTILINEAR)
 
 
-register(
-    Primitive(
-        "solve_banded",
-        run=elsewhere(_run_banded, _there_banded),
-        vjp=_banded_vjp,
-        shape=lambda ab, b, **_: Aval(b.shape, np.result_type(ab.dtype, b.dtype)),
-        batch=_batch_columns("solve_banded"),
-        stored=of_matrices(
-            "01",
-            params={"below": is_count, "above": is_count},
-            verify=lambda ab, b, *, below, above: ab.shape == (*b.shape[:-2], below + above + 1, b.shape[-2]),
-        ),
-    )
+declare(
+    "solve_banded",
+    run=elsewhere(_run_banded, _there_banded),
+    vjp=_banded_vjp,
+    shape=lambda ab, b, **_: Aval(b.shape, np.result_type(ab.dtype, b.dtype)),
+    batch=_batch_columns("solve_banded"),
+    stored=of_matrices(
+        "01",
+        params={"below": is_count, "above": is_count},
+        verify=lambda ab, b, *, below, above: ab.shape == (*b.shape[:-2], below + above + 1, b.shape[-2]),
+    ),
 )
 
 
@@ -297,16 +293,14 @@ def _shape_lu(a: Aval) -> tuple[Aval, Aval, Aval]:
     return a, Aval((*lead, min(m, n)), np.dtype(np.int32)), Aval((*lead, m), np.dtype(np.int32))
 
 
-register(
-    Primitive(
-        "lu_factor",  # both factors in one matrix, the exchanges of rows, and the order to which they lead
-        run=elsewhere(_run_lu, _there_lu),
-        vjp=lambda _: VJP(_lu, keep=(OUT,), exact=True),
-        shape=_shape_lu,
-        batch=lambda _, a: bind("lu_factor", a),
-        many=True,
-        stored=of_matrices("0"),
-    )
+declare(
+    "lu_factor",  # both factors in one matrix, the exchanges of rows, and the order to which they lead
+    run=elsewhere(_run_lu, _there_lu),
+    vjp=lambda _: VJP(_lu, keep=(OUT,), exact=True),
+    shape=_shape_lu,
+    batch=lambda _, a: bind("lu_factor", a),
+    many=True,
+    stored=of_matrices("0"),
 )
 
 
@@ -318,18 +312,16 @@ def _run_order(piv: Any) -> Any:
     return order.astype(np.int32)
 
 
-register(
-    Primitive(
-        "pivot_order",  # of square matrices: from exchanges of rows to the order to which they lead
-        run=elsewhere(
-            _run_order,
-            lambda piv: backend("recurrences").order_of(piv.astype(np.int32, copy=False), piv.shape[-1]),
-        ),
-        vjp=flat,
-        shape=lambda piv: Aval(piv.shape, np.dtype(np.int32)),
-        batch=lambda _, piv: bind("pivot_order", piv),
-        stored=Stored(dtypes=INTEGERS, verify=lambda piv: piv.ndim > 0),
-    )
+declare(
+    "pivot_order",  # of square matrices: from exchanges of rows to the order to which they lead
+    run=elsewhere(
+        _run_order,
+        lambda piv: backend("recurrences").order_of(piv.astype(np.int32, copy=False), piv.shape[-1]),
+    ),
+    vjp=flat,
+    shape=lambda piv: Aval(piv.shape, np.dtype(np.int32)),
+    batch=lambda _, piv: bind("pivot_order", piv),
+    stored=Stored(dtypes=INTEGERS, verify=lambda piv: piv.ndim > 0),
 )
 
 
@@ -384,14 +376,12 @@ def _shape_ldl(a: Aval, **_: Any) -> tuple[Aval, Aval, Aval]:
     return a, a, Aval(a.shape[:-1], np.dtype(np.intp))
 
 
-register(
-    Primitive(
-        "ldl",
-        run=elsewhere(_run_ldl, lambda *args, **params: backend("linear_systems").ldl(*args, **params)),
-        vjp=lambda _: VJP(_ldl, keep=(OUT,), params=True, exact=True),
-        shape=_shape_ldl,
-        batch=lambda _, a, **params: bind("ldl", a, **params),
-        many=True,
-        stored=of_matrices("0", "0", {"lower": is_flag, "hermitian": is_flag}),
-    )
+declare(
+    "ldl",
+    run=elsewhere(_run_ldl, lambda *args, **params: backend("linear_systems").ldl(*args, **params)),
+    vjp=lambda _: VJP(_ldl, keep=(OUT,), params=True, exact=True),
+    shape=_shape_ldl,
+    batch=lambda _, a, **params: bind("ldl", a, **params),
+    many=True,
+    stored=of_matrices("0", "0", {"lower": is_flag, "hermitian": is_flag}),
 )

@@ -15,8 +15,7 @@ from fgrad.core.primitive import (
     NOT_FOLDED,
     VJP,
     Pattern,
-    Primitive,
-    register,
+    declare,
 )
 from fgrad.core.stored import LAPACK, Stored, is_flag, is_text, one_of
 from fgrad.core.tensor import bind, unary
@@ -199,26 +198,24 @@ def _guards(x: Aval, bad: Aval, w: Aval, *likes: Aval, **_: Any) -> bool:
     )
 
 
-register(
-    Primitive(
-        "guard",
-        run=_run_guard,
-        vjp=_guard_vjp,
-        shape=lambda x, *_, **__: aval_of(x),
-        batch=_batch_guard,
-        unchecked={"look": False},
-        effect=lambda params: bool(params["look"]),
-        traits={NOT_FOLDED},
-        stored=Stored(
-            {
-                "kind": one_of(*MESSAGES),
-                "what": is_text,
-                **dict.fromkeys(("both", "strict", "second", "look"), is_flag),
-            },
-            dtypes=LAPACK + "?",
-            verify=_guards,
-        ),
-    )
+declare(
+    "guard",
+    run=_run_guard,
+    vjp=_guard_vjp,
+    shape=lambda x, *_, **__: aval_of(x),
+    batch=_batch_guard,
+    unchecked={"look": False},
+    effect=lambda params: bool(params["look"]),
+    traits={NOT_FOLDED},
+    stored=Stored(
+        {
+            "kind": one_of(*MESSAGES),
+            "what": is_text,
+            **dict.fromkeys(("both", "strict", "second", "look"), is_flag),
+        },
+        dtypes=LAPACK + "?",
+        verify=_guards,
+    ),
 )
 
 

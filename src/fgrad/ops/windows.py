@@ -18,7 +18,7 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
-from fgrad.core.primitive import LARGE, MULTILINEAR, PRODUCT, Primitive, Rule, by_argument, register
+from fgrad.core.primitive import LARGE, MULTILINEAR, PRODUCT, Rule, by_argument, declare
 from fgrad.core.stored import Stored, are_integers, are_steps, is_count, is_shape
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, WRITTEN, Written, backend
@@ -460,36 +460,32 @@ _PARAMS = {
     "input_dilation": are_steps,
     "groups": is_count,
 }
-register(
-    Primitive(
-        "conv",
-        run=_run,
-        vjp=by_argument(_with_respect_to_input, _with_respect_to_kernel, transpose=MULTILINEAR),
-        shape=_shape,
-        batch=_batch,
-        costly=True,
-        traits={PRODUCT},
-        stored=Stored(_PARAMS, verify=_convolves, work=_work),
-    )
+declare(
+    "conv",
+    run=_run,
+    vjp=by_argument(_with_respect_to_input, _with_respect_to_kernel, transpose=MULTILINEAR),
+    shape=_shape,
+    batch=_batch,
+    costly=True,
+    traits={PRODUCT},
+    stored=Stored(_PARAMS, verify=_convolves, work=_work),
 )
 
 
 def _declare_adjoint(name: str, run: Rule, *rules: Rule) -> None:
-    register(
-        Primitive(
-            name,
-            run=run,
-            vjp=by_argument(*rules, transpose=MULTILINEAR),
-            shape=lambda ct, other, *, shape, **_: Aval(shape, np.result_type(ct.dtype, other.dtype)),
-            batch=functools.partial(_batch_adjoint, name),
-            costly=True,
-            traits={PRODUCT},
-            stored=Stored(
-                {"shape": is_shape, **_PARAMS},
-                verify=functools.partial(_pulls_back, name),
-                work=lambda ct, other, *, shape, **p: _work(*_operands(name, ct, other, shape), **p),
-            ),
-        )
+    declare(
+        name,
+        run=run,
+        vjp=by_argument(*rules, transpose=MULTILINEAR),
+        shape=lambda ct, other, *, shape, **_: Aval(shape, np.result_type(ct.dtype, other.dtype)),
+        batch=functools.partial(_batch_adjoint, name),
+        costly=True,
+        traits={PRODUCT},
+        stored=Stored(
+            {"shape": is_shape, **_PARAMS},
+            verify=functools.partial(_pulls_back, name),
+            work=lambda ct, other, *, shape, **p: _work(*_operands(name, ct, other, shape), **p),
+        ),
     )
 
 
