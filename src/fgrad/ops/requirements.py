@@ -43,12 +43,12 @@ register(
 
 def trusted(x: Any, good: Any) -> Any:
     """Return `x`, which a compiled program only goes on with if `good` is true everywhere."""
-    return bind("trust", x, good)
+    return bind("kernel.trust", x, good)
 
 
 register(
     Primitive(
-        "trust",
+        "kernel.trust",
         run=lambda x, good: x,
         vjp=flat,
         shape=lambda x, good: aval_of(x),
