@@ -37,7 +37,7 @@ PRIMITIVES = {name for name in PRIMITIVES - {"qr", "eigh", "svd"} if not name.st
 # the loops of eager mode by address, what calls LAPACK, what only compilers write, one of several orders, and
 # recurrences: test_written.py holds them to NumPy and SciPy
 PRIMITIVES -= {"conv", "conv_input", "conv_kernel", "max_pool", "window_sum", "window_spread", "recur"}
-PRIMITIVES -= {"lu_factor", "solve_banded", "sylvester", "pivot_order", "recursion", "convolve", "trust"}
+PRIMITIVES -= {"lu_factor", "solve_banded", "sylvester", "pivot_order", "recursion", "convolve"}
 PRIMITIVES -= {"argpartition", "sort.radix", "windows.products", "real"}
 PRIMITIVES = {name for name in PRIMITIVES if not name.startswith("kernel.")}
 

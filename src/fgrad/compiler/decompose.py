@@ -681,7 +681,7 @@ def _require(w: Writer, good: Any, **_: Any) -> Any:
     return good
 
 
-@_rule("trust", RULES)
+@_rule("kernel.trust", RULES)
 def _trust(w: Writer, x: Any, good: Any) -> Any:
     """Let the program end where something is not good."""
     if not isinstance(good, Var):

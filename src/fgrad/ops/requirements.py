@@ -41,11 +41,11 @@ declare(
 
 def trusted(x: Any, good: Any) -> Any:
     """Return `x`, which a compiled program only goes on with if `good` is true everywhere."""
-    return bind("trust", x, good)
+    return bind("kernel.trust", x, good)
 
 
 declare(
-    "trust",
+    "kernel.trust",
     run=lambda x, good: x,
     vjp=flat,
     shape=lambda x, good: aval_of(x),
