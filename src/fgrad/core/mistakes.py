@@ -125,8 +125,9 @@ def _of_line(what: str, frame: FrameType, staged: bool) -> str:
     if what == "bool()":
         return _of_condition(frame) if staged else ""
     calls = [_Asked(node, _meant(node.func, frame)) for node in _calls(frame)]
+    asking = (_of_math, _of_array) if what == "float()" else (_of_array, _of_math)
     for call in calls:
-        for words in (_of_math, _of_array, _of_draw, _of_scipy):
+        for words in (_of_draw, _of_scipy, *asking):
             found = words(call)
             if found:
                 return found
@@ -207,8 +208,9 @@ def _calls(frame: FrameType) -> list[ast.Call]:
     """Return the call that a frame runs, or those of its line where that is all that is known."""
     lines, place = linecache.getlines(frame.f_code.co_filename, frame.f_globals), place_in_source(frame)
     if place is None:
-        text = lines[frame.f_lineno - 1] if frame.f_lineno <= len(lines) else ""
-        return [node for node in ast.walk(_parsed(text)) if isinstance(node, ast.Call)]
+        line = frame.f_lineno
+        nodes = [n for n in ast.walk(ast.parse("".join(lines))) if isinstance(n, ast.Call)]
+        return [n for n in nodes if n.lineno <= line <= (n.end_lineno or line)][::-1]  # inner ones first
     first, last, start, end = place
     part = [line.encode() for line in lines[first - 1 : last]]
     if not part:
