@@ -41,6 +41,9 @@ _RANGES = {builtins.range, numba.prange}
 class Calls:
     """Calls."""
 
+    line: int
+    out: list[Any]
+
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
@@ -158,7 +161,8 @@ class Calls:
 
     def passive(self, function: Any, args: Sequence[Value], node: ast.Call) -> Value:
         """Return what any other function gives, if it has no derivatives: indices, truth values, sizes."""
-        operands, kinds = [], []
+        operands: list[ast.expr] = []
+        kinds: list[Any] = []
         if getattr(function, "__module__", "").startswith("numpy.random") or "random" in ast.unparse(
             node.func
         ):
@@ -404,7 +408,7 @@ class Calls:
             if name == "item" and not args:
                 return Scalar(self.number(base))
             if name == "astype":
-                return self.astype(base, dtype_of(args[0].value))  # type: ignore[union-attr]
+                return self.astype(base, dtype_of(_object(args[0])))
             if name in {"ravel", "flatten", "reshape"}:
                 return self.reshaped(base, name, args, node)
             if name in {"argmax", "argmin", "argsort", "any", "all"}:
@@ -482,16 +486,17 @@ class Calls:
         a = self.materialised(value)
         return dims_of(a)[0], lambda k: self.indexed(a, [Scalar(k)])
 
-    def parameter(self, name: str, ty: Any, params: list[syntax.Param]) -> Value:
+    def parameter(self, name: str, given: Any, params: list[syntax.Param]) -> Value:
         """Return an argument, taken apart where it is a tuple."""
-        ty = types.unliteral(ty)
+        ty: Any = types.unliteral(given)
         if isinstance(ty, types.BaseTuple):
             parts = []
-            for k, t in enumerate(ty.types):
-                field = ty.fields[k] if isinstance(ty, types.BaseNamedTuple) else str(k)
+            fields, parts_of = tuple(getattr(ty, "fields", ())), tuple(getattr(ty, "types", ()))
+            for k, t in enumerate(parts_of):
+                field = fields[k] if fields else str(k)
                 inner = self.fresh(f"{name}_{field}")
                 parts.append(self.parameter(inner, t, params))
-            return Group(parts, tuple(getattr(ty, "fields", ())))
+            return Group(parts, fields)
         if isinstance(ty, types.NoneType):
             return Static(None)
         if isinstance(ty, types.Array):
@@ -509,3 +514,8 @@ class Calls:
     def known_context(self) -> Any:
         """Return what knows types."""
         return context()
+
+
+def _object(x: Value) -> Any:
+    """Return what a value stands for, if that is known."""
+    return x.value if isinstance(x, Static) else None
