@@ -95,7 +95,7 @@ class Arrays(Calls):
         if found is None:
             table = self.scope.__dict__.get("variables", {})
             if node.id in table:
-                return self.scalar(table[node.id])  # a flag  # type: ignore[no-any-return]
+                return self.scalar(table[node.id])  # type: ignore[no-any-return]
             if node.id in self.scope.assigned and node.id not in self.scope.source.names:
                 raise self.fail(f"{node.id} is read before it has a value", "Assign it before")
             try:

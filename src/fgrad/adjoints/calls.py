@@ -35,6 +35,7 @@ from fgrad.adjoints.values import (
 )
 
 _MAKERS = {np.empty, np.zeros, np.ones, np.full, np.empty_like, np.zeros_like, np.ones_like, np.full_like}
+_GRIDS = {np.arange, np.eye, np.identity}
 _RANGES = {builtins.range, numba.prange}
 
 
@@ -110,6 +111,8 @@ class Calls:
             return self.library(function, args)
         if keywords:
             raise self.fail(f"`{ast.unparse(node)}` has keywords", "Leave them out, or write the loop")
+        if function in _GRIDS:
+            return self.passive(function, args, node)
         if isinstance(function, np.ufunc) or all(isinstance(a, Scalar) for a in args):
             return self.mapped(function, args)
         if function in {np.real, np.imag, np.abs, np.conj, np.sign}:
@@ -182,7 +185,7 @@ class Calls:
             else:
                 raise self.fail(f"`{ast.unparse(node)}` takes a Python object", "Call functions of numbers")
         ty = self.typed_call(function, *kinds)
-        fixed = function in {np.arange, np.linspace} and not any(syntax.is_floating(k) for k in kinds)
+        fixed = function in _GRIDS and not any(syntax.is_floating(k) for k in kinds)
         if syntax.is_floating(ty) and not fixed and any(syntax.is_floating(k) for k in kinds):
             raise self.fail(
                 f"`{ast.unparse(node.func)}` has no derivative here",
@@ -195,7 +198,10 @@ class Calls:
         if not isinstance(ty, types.Array | types.Number | types.Boolean):
             raise self.fail(f"`{ast.unparse(node)}` gives a {ty}", "Use functions of numbers and arrays")
         made = syntax.call(name, *operands, ty=ty)
-        return self.opaque(made, ty) if isinstance(ty, types.Array) else Scalar(made)
+        if not isinstance(ty, types.Array):
+            return Scalar(made)
+        held = self.opaque(made, ty)
+        return self.copied(held) if syntax.is_floating(ty) else held  # type: ignore[no-any-return]
 
     # ---- arrays that are made -----------------------------------------------------------------------
 
