@@ -87,7 +87,7 @@ class Arrays(Calls):
             return Array(name, kind)
         return Static(value)
 
-    def of_Constant(self, node: ast.Constant) -> Value:  # noqa: D102, N802
+    def of_Constant(self, node: ast.Constant) -> Any:  # noqa: D102, N802
         return self.static(node.value)
 
     def of_Name(self, node: ast.Name) -> Value:  # noqa: D102, N802
@@ -95,7 +95,7 @@ class Arrays(Calls):
         if found is None:
             table = self.scope.__dict__.get("variables", {})
             if node.id in table:
-                return self.scalar(table[node.id])  # a flag
+                return self.scalar(table[node.id])  # type: ignore[no-any-return]
             if node.id in self.scope.assigned and node.id not in self.scope.source.names:
                 raise self.fail(f"{node.id} is read before it has a value", "Assign it before")
             try:
@@ -107,13 +107,13 @@ class Arrays(Calls):
         if isinstance(found, Array) and found.name in self.stale:
             raise self.fail(self.stale[found.name], "Copy it with `.copy()`")
         if isinstance(found, Scalar) and isinstance(found.node, ast.Name) and found.node.id in self.types:
-            return self.scalar(found.node.id)
-        return found
+            return self.scalar(found.node.id)  # type: ignore[no-any-return]
+        return found  # type: ignore[no-any-return]
 
     def of_Tuple(self, node: ast.Tuple) -> Value:  # noqa: D102, N802
         return Group(self.exprs(node.elts))
 
-    def of_Attribute(self, node: ast.Attribute) -> Value:  # noqa: D102, N802
+    def of_Attribute(self, node: ast.Attribute) -> Any:  # noqa: D102, N802
         base = self.expr(node.value)
         name = node.attr
         if isinstance(base, Static):
@@ -193,7 +193,7 @@ class Arrays(Calls):
 
         def element(a: Any) -> Any:
             if isinstance(a, ast.Constant) and op in {ast.USub, ast.UAdd, ast.Not}:
-                return syntax.constant(OPERATORS[op](a.value), None if op is ast.Not else a.ty)
+                return syntax.constant(OPERATORS[op](a.value), None if op is ast.Not else _type(a))
             return syntax.typed(ast.UnaryOp(op(), a), self.typed_call(OPERATORS[op], a.ty))
 
         return self.elementwise(element, [x])
@@ -251,7 +251,7 @@ class Arrays(Calls):
         for value, block in zip(parts, blocks, strict=True):
             self.declare(made, value.ty)
             block.append(Assign(made, value, self.line))
-        self.out.append(If(self.scalar(held).node, *blocks, self.line))
+        self.out.append(If(self.scalar(held).node, blocks[0], blocks[1], self.line))
         return self.scalar(made)  # type: ignore[no-any-return]
 
     def typed_call(self, function: Any, *args: Any) -> Any:
@@ -295,7 +295,7 @@ class Arrays(Calls):
                 raise self.fail("an operator is applied to what is no number or array", "Convert it before")
         if all(isinstance(a, Scalar) for a in args):
             return Scalar(element(*[a.node for a in args]))  # type: ignore[union-attr]
-        dims = self.broadcast([a for a in args if not isinstance(a, Scalar)])  # type: ignore[arg-type, misc]
+        dims = self.broadcast([a for a in args if not isinstance(a, Scalar)])  # type: ignore[misc]
         sample = [syntax.constant(0)] * len(dims)
         ty = element(*[item(a, sample) for a in args]).ty
         return Lazy(dims, ty, lambda index: element(*[item(a, index) for a in args]))
@@ -420,7 +420,7 @@ class Arrays(Calls):
                 n for n, v in self.scope.names.items() if isinstance(v, Array) and self.root(v.name) == own
             ]
             for n in held:
-                self.stale[self.scope.names[n].name] = (  # type: ignore[union-attr]
+                self.stale[self.scope.names[n].name] = (
                     f"{n} and {name} are one array from line {self.line} on, inside a loop"
                 )
         if isinstance(value, Scalar | Group | Static) or ndim_of(value) != ndim_of(buffer):
@@ -471,7 +471,8 @@ class Arrays(Calls):
                 ]
                 return Group(base.items[slice(*ends)])
             if isinstance(index, Scalar) and isinstance(index.node, ast.Constant):
-                return base.items[index.node.value]
+                place: Any = index.node.value
+                return base.items[place]  # type: ignore[no-any-return]
             return self.chosen(base, index)
         return self.indexed(base, self.indices(node.slice))
 
@@ -525,7 +526,8 @@ class Arrays(Calls):
             return Lazy(dims, dtype(under), lambda at: item(under, [at[k] for k in places]))
         if not self.sliced(index):
             return base
-        nodes, kinds = [], []
+        nodes: list[ast.expr] = []
+        kinds: list[Any] = []
         for i in index:
             if isinstance(i, ast.Slice):
                 ends = [None if e is None else self.stable(e) for e in (i.lower, i.upper, i.step)]
@@ -627,4 +629,6 @@ class Arrays(Calls):
 
 _FOLDED = {ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod}
 
-__all__ = ["Arrays", "Assign"]
+
+def _type(node: Any) -> Any:
+    return node.ty

@@ -35,11 +35,15 @@ from fgrad.adjoints.values import (
 )
 
 _MAKERS = {np.empty, np.zeros, np.ones, np.full, np.empty_like, np.zeros_like, np.ones_like, np.full_like}
+_GRIDS = {np.arange, np.eye, np.identity}
 _RANGES = {builtins.range, numba.prange}
 
 
 class Calls:
     """Calls."""
+
+    line: int
+    out: list[Any]
 
     if TYPE_CHECKING:
 
@@ -107,6 +111,8 @@ class Calls:
             return self.library(function, args)
         if keywords:
             raise self.fail(f"`{ast.unparse(node)}` has keywords", "Leave them out, or write the loop")
+        if function in _GRIDS:
+            return self.passive(function, args, node)
         if isinstance(function, np.ufunc) or all(isinstance(a, Scalar) for a in args):
             return self.mapped(function, args)
         if function in {np.real, np.imag, np.abs, np.conj, np.sign}:
@@ -158,7 +164,8 @@ class Calls:
 
     def passive(self, function: Any, args: Sequence[Value], node: ast.Call) -> Value:
         """Return what any other function gives, if it has no derivatives: indices, truth values, sizes."""
-        operands, kinds = [], []
+        operands: list[ast.expr] = []
+        kinds: list[Any] = []
         if getattr(function, "__module__", "").startswith("numpy.random") or "random" in ast.unparse(
             node.func
         ):
@@ -178,7 +185,7 @@ class Calls:
             else:
                 raise self.fail(f"`{ast.unparse(node)}` takes a Python object", "Call functions of numbers")
         ty = self.typed_call(function, *kinds)
-        fixed = function in {np.arange, np.linspace} and not any(syntax.is_floating(k) for k in kinds)
+        fixed = function in _GRIDS and not any(syntax.is_floating(k) for k in kinds)
         if syntax.is_floating(ty) and not fixed and any(syntax.is_floating(k) for k in kinds):
             raise self.fail(
                 f"`{ast.unparse(node.func)}` has no derivative here",
@@ -191,7 +198,10 @@ class Calls:
         if not isinstance(ty, types.Array | types.Number | types.Boolean):
             raise self.fail(f"`{ast.unparse(node)}` gives a {ty}", "Use functions of numbers and arrays")
         made = syntax.call(name, *operands, ty=ty)
-        return self.opaque(made, ty) if isinstance(ty, types.Array) else Scalar(made)
+        if not isinstance(ty, types.Array):
+            return Scalar(made)
+        held = self.opaque(made, ty)
+        return self.copied(held) if syntax.is_floating(ty) else held  # type: ignore[no-any-return]
 
     # ---- arrays that are made -----------------------------------------------------------------------
 
@@ -404,7 +414,7 @@ class Calls:
             if name == "item" and not args:
                 return Scalar(self.number(base))
             if name == "astype":
-                return self.astype(base, dtype_of(args[0].value))  # type: ignore[union-attr]
+                return self.astype(base, dtype_of(_object(args[0])))
             if name in {"ravel", "flatten", "reshape"}:
                 return self.reshaped(base, name, args, node)
             if name in {"argmax", "argmin", "argsort", "any", "all"}:
@@ -482,16 +492,17 @@ class Calls:
         a = self.materialised(value)
         return dims_of(a)[0], lambda k: self.indexed(a, [Scalar(k)])
 
-    def parameter(self, name: str, ty: Any, params: list[syntax.Param]) -> Value:
+    def parameter(self, name: str, given: Any, params: list[syntax.Param]) -> Value:
         """Return an argument, taken apart where it is a tuple."""
-        ty = types.unliteral(ty)
+        ty: Any = types.unliteral(given)
         if isinstance(ty, types.BaseTuple):
             parts = []
-            for k, t in enumerate(ty.types):
-                field = ty.fields[k] if isinstance(ty, types.BaseNamedTuple) else str(k)
+            fields, parts_of = tuple(getattr(ty, "fields", ())), tuple(getattr(ty, "types", ()))
+            for k, t in enumerate(parts_of):
+                field = fields[k] if fields else str(k)
                 inner = self.fresh(f"{name}_{field}")
                 parts.append(self.parameter(inner, t, params))
-            return Group(parts, tuple(getattr(ty, "fields", ())))
+            return Group(parts, fields)
         if isinstance(ty, types.NoneType):
             return Static(None)
         if isinstance(ty, types.Array):
@@ -509,3 +520,8 @@ class Calls:
     def known_context(self) -> Any:
         """Return what knows types."""
         return context()
+
+
+def _object(x: Value) -> Any:
+    """Return what a value stands for, if that is known."""
+    return x.value if isinstance(x, Static) else None

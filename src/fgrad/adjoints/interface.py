@@ -14,15 +14,16 @@ import numpy as np
 from numba.core.registry import CPUDispatcher
 from numba.np.ufunc.dufunc import DUFunc
 
-from fgrad import locks
+from fgrad import config, locks
 from fgrad.adjoints import emission
 from fgrad.adjoints.operation import call
 from fgrad.adjoints.programs import Program, Users
 from fgrad.adjoints.syntax import UnsupportedKernelError
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer
+from fgrad.core.views import check_writable
 from fgrad.numpy.indexing import setitem
-from fgrad.numpy.inplace import check_writable, storable
+from fgrad.numpy.registry import storable
 from fgrad.ops.linear import broadcast_to, reshape
 
 _making = locks.lock()
@@ -105,6 +106,8 @@ class Differentiable:
         found = self._programs.get(key)
         if found is None:
             with _making:
+                if len(self._programs) > config.cache_entries():  # of many integers
+                    self._programs = {k: p for k, p in self._programs.items() if len(k) == 2}
                 found = self._made(structure, kinds, leaves, fixed)
                 self._programs[key] = found
         self._last = found
@@ -208,12 +211,12 @@ def _kind(x: Any) -> Any:
         value = x._value
         if isinstance(value, Tracer) or not isinstance(value, np.ndarray | np.generic):
             aval_dtype, ndim = np.dtype(x.dtype), len(x.shape)
-            base = numba.from_dtype(aval_dtype)
+            base: Any = numba.from_dtype(aval_dtype)
             return numba.types.Array(base, ndim, "C") if ndim else base
-        x = value if value.ndim else value[()]
+        x = value if value.ndim else np.asarray(value)[()]
     if isinstance(x, np.ndarray):
         base = numba.from_dtype(x.dtype)
-        order = "F" if x.flags.f_contiguous and not x.flags.c_contiguous else "C"
+        order: Any = "F" if x.flags.f_contiguous and not x.flags.c_contiguous else "C"
         return numba.types.Array(base, x.ndim, order) if x.ndim else base
     return numba.typeof(x)
 

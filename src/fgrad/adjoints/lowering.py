@@ -283,8 +283,9 @@ class Lowering(Arrays):
             self.store_to(target, value)
 
     def on_AugAssign(self, s: ast.AugAssign) -> None:  # noqa: D102, N802
-        read: Any = ast.copy_location(
-            {ast.Name: lambda t: ast.Name(t.id, ast.Load())}.get(type(s.target), lambda t: t)(s.target), s
+        target: Any = s.target
+        read: Any = (
+            ast.copy_location(ast.Name(target.id, ast.Load()), s) if isinstance(target, ast.Name) else target
         )
         if isinstance(s.target, ast.Subscript):
             base = self.expr(s.target.value)
@@ -468,9 +469,7 @@ class Lowering(Arrays):
                 found[name] = (
                     v
                     if isinstance(v, Scalar | Static)
-                    else Lost(  # type: ignore[assignment]
-                        f"the array {name} is made in one branch, or in a loop, at line {line}"
-                    )
+                    else Lost(f"the array {name} is made in one branch, or in a loop, at line {line}")
                 )
             else:
                 found[name] = Lost(f"{name} stands for different arrays or tuples behind line {line}")

@@ -49,6 +49,7 @@ class Program:
         function: the kernel in the language of `syntax`.
         fixed: values of parameters that are no operands, by place.
         places: the parameters that are operands, in their order.
+        family: code that is the same whatever the fixed values are.
         directions: how many of the first operands its outputs are linear in, those that are used.
     """
 
@@ -58,13 +59,14 @@ class Program:
         fixed: tuple[tuple[int, Any], ...] = (),
         places: Sequence[int] | None = None,
         directions: int = 0,
+        family: dict[str, Any] | None = None,
     ) -> None:
         known = dict(fixed)
         self.function, self.fixed, self.directions = function, fixed, directions
         self.places = (
             [i for i in range(len(function.params)) if i not in known] if places is None else list(places)
         )
-        self.adjoints: dict[Any, Callable[..., Any]] = {}
+        self.family: dict[Any, Any] = {} if family is None else family
 
     # ---- its signature ------------------------------------------------------------------------------
 
@@ -97,15 +99,26 @@ class Program:
     @cached_property
     def tangent(self) -> Program:
         """The program (x, dx) -> (f(x), J dx)."""
-        made, n, k = tangent(self.function), len(self.function.params), len(self.floating)
-        return Program(made, self.fixed, [*range(n, n + k), *self.places], k)
+        family = self.family.setdefault("tangent", {})
+        if "function" not in family:
+            family["function"] = tangent(self.function)
+        n, k = len(self.function.params), len(self.floating)
+        return Program(family["function"], self.fixed, [*range(n, n + k), *self.places], k, family)
 
     # ---- calls --------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def primal(self) -> Callable[..., Any]:
         """The compiled kernel, which writes to its arguments."""
-        return compiled(emission.written_function(self.function, "primal"), "primal", self.function)
+        return self.code("primal", "primal", lambda: emission.written_function(self.function, "primal"))
+
+    def code(self, key: Any, name: str, write: Callable[[], str]) -> Callable[..., Any]:
+        """Return a compiled function of this family, made when it is first asked for."""
+        found: Callable[..., Any] | None = self.family.get(key)
+        if found is None:
+            with _making:
+                found = self.family[key] = compiled(write(), name, self.function)
+        return found
 
     def arguments(self, values: Sequence[Any], *, own: bool) -> list[Any]:
         """Return values as compiled code takes them; with `own`, arrays that are written to are copies."""
@@ -128,13 +141,8 @@ class Program:
 
     def adjoint(self, wrt: tuple[int, ...], given: tuple[int, ...]) -> Callable[..., Any]:
         """Return the compiled adjoint with respect to some operands, for cotangents of some outputs."""
-        key = wrt, given
-        found = self.adjoints.get(key)
-        if found is None:
-            with _making:
-                found = compiled(self.adjoint_source(*key), "adjoint", self.function)
-                self.adjoints[key] = found
-        return found
+        key = tuple([self.operands[i].name for i in wrt]), given
+        return self.code(key, "adjoint", lambda: self.adjoint_source(wrt, given))
 
     def pullback(
         self, values: Sequence[Any], cts: Sequence[Any], wrt: tuple[int, ...], given: tuple[int, ...]
@@ -185,7 +193,7 @@ class Users(Program):
             return self
         made = object.__new__(Users)
         made.structure, made.kernel, made.build = self.structure, self.kernel, self.build
-        Program.__init__(made, self.function, fixed)
+        Program.__init__(made, self.function, fixed, family=self.family)
         return made
 
     def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
@@ -193,7 +201,9 @@ class Users(Program):
         args = self.arguments(values, own=True)
         returned = self.kernel(*self.build(args))
         written = [a for a, p in zip(args, self.function.params, strict=True) if p.written]
-        parts = [np.array(x) if any(x is a for a in args) else x for x in _leaves(returned)]
+        parts = [
+            np.array(x) if any(np.may_share_memory(x, a) for a in args) else x for x in _leaves(returned)
+        ]
         return (*map(_output, parts), *written)
 
 
@@ -218,7 +228,7 @@ def _argument(v: Any, ty: Any, *, copies: bool = False) -> Any:
     dtype = numba.np.numpy_support.as_dtype(syntax.element(ty))
     if not syntax.is_array(ty):
         return dtype.type(v if not isinstance(v, np.ndarray) else v[()])
-    order = "F" if ty.layout == "F" else "C"
+    order: Any = "F" if ty.layout == "F" else "C"
     if copies:
         return np.array(v, dtype, order=order)
     made = np.asarray(v, dtype, order=order)

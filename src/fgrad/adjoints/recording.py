@@ -285,7 +285,7 @@ class Recording:
                 needed |= {n for n in self.read_by(t) if n not in safe}
         needed -= safe
         if not top:
-            held = [s for s in body if isinstance(s, Alloc) and s.name in needed]
+            held: list[Stmt] = [s for s in body if isinstance(s, Alloc) and s.name in needed]
             if held or id(body) in self.plan.contents:
                 self.plan.contents[id(body)] = held
             for s in body:

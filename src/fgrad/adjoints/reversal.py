@@ -77,9 +77,10 @@ class Reversal:
         self.back(value, held, is_complex)
         return self.out
 
-    def increment(self, value: Any, here: str) -> tuple[Any, int] | None:
+    def increment(self, node: Any, here: str) -> tuple[Any, int] | None:
         """Return what is added where a statement adds to what it writes, with its sign."""
-        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub):
+        value: Any = node
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
             sign = 1 if isinstance(value.op, ast.Add) else -1
             if syntax.text(value.left) == here:
                 return value.right, sign

@@ -111,7 +111,7 @@ def derivative(name: str, value: Any, args: list[Any], wrt: int) -> tuple[Any, b
     if name in {"add", "positive", "cast"} or (name == "subtract" and not wrt):
         return None, False  # one
     if name == "power":
-        exponent = args[1]
+        exponent: Any = args[1]
         if not wrt and isinstance(exponent, ast.Constant):
             return _power(args[0], exponent.value), not isinstance(exponent.value, int) or exponent.value < 1
         if not wrt and isinstance(getattr(exponent, "ty", None), types.Integer):
@@ -124,14 +124,14 @@ def derivative(name: str, value: Any, args: list[Any], wrt: int) -> tuple[Any, b
     return slope, ATOMS[name].products[wrt] != "multiply" and name != "divide"
 
 
-def _power(x: Any, n: complex) -> Any:
+def _power(x: Any, n: Any) -> Any:
     if n == 2:
         return ast.BinOp(ast.Constant(2.0), ast.Mult(), x)
     if n == 1:
         return ast.Constant(1.0)
     if n == 0:
         return ast.Constant(0.0)
-    lower = ast.BinOp(x, ast.Pow(), ast.Constant(n - 1)) if n != 3 else ast.BinOp(x, ast.Mult(), x)  # type: ignore[operator]
+    lower = ast.BinOp(x, ast.Pow(), ast.Constant(n - 1)) if n != 3 else ast.BinOp(x, ast.Mult(), x)
     return ast.BinOp(ast.Constant(float(n) if not isinstance(n, complex) else n), ast.Mult(), lower)
 
 
@@ -186,7 +186,8 @@ def annotated(node: Any, kinds: dict[str, Any], constants: dict[str, Any]) -> An
     if getattr(node, "ty", None) is not None:
         return node
     if isinstance(node, ast.Constant):
-        return syntax.constant(node.value, None)
+        held: Any = node.value
+        return syntax.constant(held)
     if isinstance(node, ast.Name):
         return syntax.typed(node, kinds[node.id])
     element = syntax.element_of(node)
@@ -225,7 +226,8 @@ def _operands(node: Any) -> list[Any]:
 
 def _constant(node: Any) -> Any:
     if isinstance(node, ast.Constant) and getattr(node, "ty", None) is None:
-        return syntax.constant(node.value)
+        held: Any = node.value
+        return syntax.constant(held)
     return node
 
 
