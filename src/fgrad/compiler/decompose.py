@@ -77,7 +77,7 @@ class Writer(Operations):
         """Return the program written out."""
         known: dict[Var, Any] = {}
         for e in program.equations:
-            self.line = e.line
+            self.line, wanted = e.line, e.outs
             args = tuple(self.operand(known.get(a, a) if isinstance(a, Var) else a) for a in e.args)
             if bool in map(type, e.params.get("template", ())) and self.rules is RULES:
                 e, args = self.without_truths(e, args)  # noqa: PLW2901 -- the same without True
@@ -87,9 +87,10 @@ class Writer(Operations):
                 made = self.of_nothing(e, args)
             if made is None:
                 self.append(self.called(e.with_args(args)))
-            else:
+                made = e.outs
+            if made is not wanted:
                 found = made if isinstance(made, tuple) else (made,)
-                known.update((v, self.like(y, v.aval)) for v, y in zip(e.outs, found, strict=True))
+                known.update((v, self.like(y, v.aval)) for v, y in zip(wanted, found, strict=True))
         outputs = [self.operand(known.get(y, y) if isinstance(y, Var) else y) for y in program.outputs]
         trees = (program.in_tree, program.out_tree)
         constants = dict(self.constants.values())
@@ -187,7 +188,10 @@ class Writer(Operations):
             params["shape"] = tuple(wide)
         if e.name in {"gather", "put"}:
             lead = (self.reshape(lead[0], tuple(wide)), *lead[1:])
-        return Equation(e.name, (*lead, *given), params, e.outs, e.line), (*lead, *given)
+        outs = e.outs
+        if e.name in {"scatter_add", "put"}:
+            outs = (Var(Aval(tuple(wide), outs[0].aval.dtype), outs[0].name),)
+        return Equation(e.name, (*lead, *given), params, outs, e.line), (*lead, *given)
 
     def of_nothing(self, e: Equation, args: Sequence[Any]) -> tuple[Var, ...] | None:
         """Return as constants what is computed of arrays without elements; None if there are others."""

@@ -136,7 +136,7 @@ def is_idle(equation: Equation) -> bool:
         return False
     name = applied_by(equation).name if equation.outs else equation.name
     if name in INDEXED and equation.outs:
-        return not any(isinstance(a, Var) and a.aval.size for a in equation.args[INDEXED[name] :])
+        return not any(aval_out(a).size for a in equation.args[INDEXED[name] :])
     return is_harmless(equation)
 
 
@@ -154,8 +154,9 @@ def reason(equation: Equation) -> str:
     name = applied_by(equation).name if equation.outs else equation.name
     stored = PRIMITIVES[name].stored
     others = [a.dtype for a in avals if a.dtype.char not in DTYPES or not a.dtype.isnative]
-    if name.split(" ")[0] in REASONS:
-        why = REASONS[name.split(" ")[0]]
+    kind = name.split(" ")[0]  # what follows names a kernel of the user's
+    if kind in REASONS:
+        why = REASONS[kind]
     elif isinstance(stored, str):
         why = stored
     elif others:
