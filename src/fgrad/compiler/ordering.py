@@ -151,11 +151,12 @@ def _argsort(w: Writer, x: Any, *, axis: int, **_: Any) -> Any:
     return order if axis == rank - 1 else w.transpose(order, axes=tuple(map(axes.index, range(rank))))
 
 
-def _argpartition(w: Writer, x: Any, *, axis: int, **_: Any) -> Any:
-    """Sort, which is one of the orders that a partition may give."""
+def _argpartition(w: Writer, x: Any, *, axis: int, kth: Any) -> Any:
+    """Sort, which is one of the orders that a partition may give; NumPy refuses places that there are not."""
     if not isinstance(x, Var) or x.aval.dtype.char not in "?bhilqBHILQfd":
         return None
-    return _in_order(w, x, axis)
+    n = x.aval.shape[axis]
+    return _in_order(w, x, axis) if all(-n <= k < n for k in np.ravel(kth).tolist()) else None
 
 
 def _in_order(w: Writer, x: Var, axis: int) -> Any:
