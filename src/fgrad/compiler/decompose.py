@@ -116,7 +116,7 @@ class Writer(Operations):
         """Return an operand, or a number, as a variable of this dtype."""
         if not isinstance(x, Var):
             return self.array(np.asarray(x, dtype))
-        return x if x.aval.dtype == dtype else self.make("convert", x, dtype=dtype)
+        return x if x.aval.dtype == dtype else self.convert(x, dtype=dtype)
 
     def number(self, x: Any, dtype: np.dtype[Any]) -> Any:
         """Return the variable of a number, in the dtype in which it is used."""
@@ -157,6 +157,10 @@ class Writer(Operations):
             e = Equation(e.name, tuple(args), e.params, e.outs, e.line)
         self.equations.append(e)
         self.makers.update((v, e) for v in e.outs)
+
+    def pairs(self, re: Any, im: Any) -> Var:
+        """Return complex numbers, from their parts."""
+        return self.make("complex.pairs", re, im)
 
     def like(self, x: Any, aval: Aval) -> Any:
         """Return a result in the shape that it is to have."""
@@ -215,7 +219,7 @@ class Writer(Operations):
         for y, v in zip(found if PRIMITIVES[e.name].many else (found,), e.outs, strict=True):
             x = np.asarray(getattr(y, "_value", y), v.aval.dtype)
             if e.name == ON_PAIRS and x.shape[-1:] == (2,):  # outputs would take constants for real ones
-                made.append(self.make("complex.pairs", *(self.array(x[..., k].copy()) for k in range(2))))
+                made.append(self.pairs(*(self.array(x[..., k].copy()) for k in range(2))))
             else:
                 made.append(self.array(x.copy()))
         return tuple(made)
@@ -648,7 +652,7 @@ def _signed(w: Writer, j: Var) -> Var:
         return j
     known = dict(w.constants.values()).get(j)
     dtype = np.dtype(np.int64)
-    return w.array(known.astype(dtype, order="C")) if known is not None else w.make("convert", j, dtype=dtype)
+    return w.array(known.astype(dtype, order="C")) if known is not None else w.convert(j, dtype=dtype)
 
 
 _DOUBLE = np.dtype(np.float64)
@@ -661,7 +665,7 @@ def _fitted(w: Writer, n: Any, *, dtype: np.dtype[Any]) -> Any:
         return None
     limits = np.iinfo(dtype)
     if n.aval.dtype.kind == "f":
-        whole = w.make("trunc", n if n.aval.dtype.itemsize == 8 else w.make("convert", n, dtype=_DOUBLE))
+        whole = w.make("trunc", n if n.aval.dtype.itemsize == 8 else w.convert(n, dtype=_DOUBLE))
         found = [
             w.make("less", whole, float(limits.min)),
             w.make("greater_equal", whole, float(limits.max) + (limits.bits < 64)),
@@ -673,7 +677,7 @@ def _fitted(w: Writer, n: Any, *, dtype: np.dtype[Any]) -> Any:
         found += [w.make("less", n, limits.min)] if limits.min > own.min else []
     for bad in found:
         w.checks[w.sum(bad, axes=tuple(range(len(n.aval.shape))))] = None
-    return w.make("convert", n, dtype=dtype)
+    return w.convert(n, dtype=dtype)
 
 
 @_rule("require", RULES)
@@ -697,7 +701,7 @@ def _trust(w: Writer, x: Any, good: Any) -> Any:
 def _wide(w: Writer, j: Var) -> Var:
     """Return integers as those of 64 bits, which every length fits into."""
     dtype = j.aval.dtype
-    return j if dtype.itemsize == 8 else w.make("convert", j, dtype=np.dtype(np.int64))
+    return j if dtype.itemsize == 8 else w.convert(j, dtype=np.dtype(np.int64))
 
 
 def indexed_lengths(shape: tuple[int, ...], template: tuple[Any, ...]) -> list[int]:
@@ -852,7 +856,7 @@ def _by_rows(w: Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: An
     n = shape[1]
     j = _wide(w, j)
     j = w.where(w.make("less", j, 0), w.add(j, n), j)
-    j = w.make("convert", j, dtype=np.dtype(np.int32))  # as wide as the elements beside it
+    j = w.convert(j, dtype=np.dtype(np.int32))  # as wide as the elements beside it
     places = w.operand(np.arange(n, dtype=np.int32))
     here = w.make("equal", w.reshape(j, (shape[0], 1)), places)
     return w.where(here, w.reshape(ct, (shape[0], 1)), _nothing(w, ct))

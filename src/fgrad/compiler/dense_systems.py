@@ -154,7 +154,7 @@ def _product(w: Writer, x: Var, y: Var) -> Any:
     def real(i: int, j: int) -> Any:
         return w.make("contract", a[i], b[j], a=f"{lead}ij", b=f"{lead}jk", out=f"{lead}ik")
 
-    return w.make("complex.pairs", w.subtract(real(0, 0), real(1, 1)), w.add(real(0, 1), real(1, 0)))
+    return w.pairs(w.subtract(real(0, 0), real(1, 1)), w.add(real(0, 1), real(1, 0)))
 
 
 def _call_gees(e: Equation, slots: dict[Var, int]) -> Any:

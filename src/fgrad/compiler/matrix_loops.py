@@ -167,7 +167,7 @@ def _on_pairs(w: Writer, *args: Any, of: str, avals: Any, **params: Any) -> Any:
 
 def paired(w: Writer, x: Var) -> Var:
     """Return real numbers as complex ones."""
-    return w.make("complex.pairs", x, w.array(np.zeros(x.aval.shape, x.aval.dtype)))
+    return w.pairs(x, w.array(np.zeros(x.aval.shape, x.aval.dtype)))
 
 
 def _after(name: str, given: Callable[..., Any] | None) -> Callable[..., Any]:

@@ -257,7 +257,7 @@ class _Writer(Operations):
         if not isinstance(x, Var):
             with np.errstate(all="ignore"):  # of compiled code nobody is warned
                 return x.astype(dtype) if np.ndim(x) else float(dtype.type(x))
-        return x if x.aval.dtype == dtype else self.make("convert", x, dtype=dtype)
+        return x if x.aval.dtype == dtype else self.convert(x, dtype=dtype)
 
     def full(self, x: Any, aval: Aval) -> Any:
         """Return an array of the shape of an aval, and of its dtype or that of its parts."""

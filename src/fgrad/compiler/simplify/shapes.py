@@ -81,7 +81,7 @@ def convert(rw: Rewriting, e: Equation) -> Any:
     if made := rw.maker(x, "convert"):
         source = rw.aval(made.args[0]).dtype
         if _loses_nothing(source, rw.aval(x).dtype, dtype):
-            return made.args[0] if source == dtype else rw.make("convert", made.args[0], dtype=dtype)
+            return made.args[0] if source == dtype else rw.convert(made.args[0], dtype=dtype)
     return None
 
 

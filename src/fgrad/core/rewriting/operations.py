@@ -39,6 +39,7 @@ class Operations:
     add, subtract, multiply, divide = map(_named, ("add", "subtract", "multiply", "divide"))
     logical_not, where = map(_named, ("logical_not", "where"))
     slice, sum, transpose = map(_named, ("slice", "sum", "transpose"))
+    convert = _named("convert")
 
     def reshape(self, x: Any, shape: Sequence[int]) -> Any:
         """Return `x` in another shape."""
