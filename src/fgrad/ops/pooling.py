@@ -94,7 +94,7 @@ def _written_sum(x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
     count = _pooled(x, window, stride, padding)
     if any(map(any, padding)):
         seen = bind("slice", x, index=here) if _cuts(padding) else x
-        x = bind("unslice", seen, shape=(*x.shape[: -len(window)], *full), index=there)
+        x = bind("slice_backward", seen, shape=(*x.shape[: -len(window)], *full), index=there)
     parts = [bind("slice", x, index=index) for index in _slices(window, stride, count[-len(window) :])]
     return functools.reduce(lambda y, part: y + part, parts)
 
@@ -103,9 +103,15 @@ def _written_spread(ct: Any, *, window: Steps, stride: Steps, padding: Pads, spa
     rank = len(window)
     full, there, here = _framed(space, padding)
     shape = (*ct.shape[:-rank], *full)
-    parts = [bind("unslice", ct, shape=shape, index=i) for i in _slices(window, stride, ct.shape[-rank:])]
+    parts = [
+        bind("slice_backward", ct, shape=shape, index=i) for i in _slices(window, stride, ct.shape[-rank:])
+    ]
     back = bind("slice", functools.reduce(lambda y, part: y + part, parts), index=there)
-    return bind("unslice", back, shape=(*ct.shape[:-rank], *space), index=here) if _cuts(padding) else back
+    return (
+        bind("slice_backward", back, shape=(*ct.shape[:-rank], *space), index=here)
+        if _cuts(padding)
+        else back
+    )
 
 
 WRITTEN["max_pool"] = Written(_written_max, _is_other)

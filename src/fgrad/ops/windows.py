@@ -318,7 +318,7 @@ def _written(
     lead = x.shape[:2]
     if any(map(any, padding)) or any(u != 1 for u in input_dilation):
         x = bind("slice", x, index=(..., *source))
-        x = bind("unslice", x, shape=(*lead, *full), index=(..., *target))
+        x = bind("slice_backward", x, shape=(*lead, *full), index=(..., *target))
     k, p = math.prod(window), math.prod(count)
     if k <= _FEW:
         parts = []
