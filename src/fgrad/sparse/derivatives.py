@@ -14,6 +14,7 @@ from scipy import sparse
 from fgrad import numpy as fnp
 from fgrad.core.caches import LRU
 from fgrad.core.program import Program
+from fgrad.core.rewriting.keys import without_repetitions
 from fgrad.core.tensor import Tensor
 from fgrad.scipy.sparse.arrays import Pattern, SparseArray
 from fgrad.sparse.arguments import Arguments
@@ -61,9 +62,14 @@ class Plan:
             shaped.sort_indices()
         else:
             shaped = self.pattern
-        self.indices, self.starts = shaped.indices, shaped.indptr
+        least = sparse.get_index_dtype(maxval=max(where.size, *shaped.shape))  # which SciPy's solvers take
+        self.indices, self.starts = shaped.indices.astype(least), shaped.indptr.astype(least)
         self.shape = self.pattern.shape
         self.traced_pattern: Pattern | None = None
+        count = self.colouring.forward
+        is_turned = count > 0 and np.array_equal(where, _turned(count, self.shape[0]))
+        if where.max(initial=0) <= np.iinfo(np.int32).max:  # half as many bytes to read
+            where = where.astype(np.int32)
         where.setflags(write=False)
         sides = [c for c in self.colouring if c is not None]
         seeded = _products(given, self.colouring, order=owner.order)
@@ -71,12 +77,13 @@ class Plan:
         by_colour = held > _SEEDS
         if not by_colour:  # indices may make much larger constants of them
             program = jit(partial(seeded, colours=sides)).lower(given.leaves).program
-            constant = sum({id(a): a.nbytes for a in _constants(program)}.values())
+            constant = sum({id(a): without_repetitions(a).nbytes for a in _constants(program)}.values())
             by_colour = constant > max(_READ, _GROWN * held)
         self.colours = tuple(c.astype(np.int32) for c in sides) if by_colour else ()
 
         def values(leaves: list[Any], *colours: Any) -> Any:
-            return seeded(leaves, colours or sides)[where]
+            products = seeded(leaves, colours or sides)
+            return products.reshape(count, -1).T if is_turned else products[where]
 
         def both(leaves: list[Any], *colours: Any) -> Any:
             return given.call(leaves), values(leaves, *colours)
@@ -85,11 +92,12 @@ class Plan:
 
     def values(self, leaves: list[Any]) -> Any:
         """Return the entries, in the order of the format."""
-        return self._values(leaves, *self.colours)
+        return self._values(leaves, *self.colours).reshape(-1)
 
     def both(self, leaves: list[Any]) -> Any:
         """Return what the function returns, and the entries."""
-        return self._both(leaves, *self.colours)
+        value, products = self._both(leaves, *self.colours)
+        return value, products.reshape(-1)
 
     def filled(self, data: Any) -> Any:
         """Return the sparse array with these entries."""
@@ -109,6 +117,11 @@ class Plan:
         made = _FORMATS[self.format]((data, *places), shape=self.shape)
         made.has_canonical_format = True
         return made
+
+
+def _turned(count: int, rows: int) -> Any:
+    """Return where the numbers of `count` products are, row by row."""
+    return np.arange(count * rows).reshape(count, rows).T.reshape(-1)
 
 
 def _constants(program: Program) -> list[Any]:
