@@ -148,6 +148,16 @@ class Elements:
         view = VIEWS.get(equation.name)
         return self.flat(equation.args[0], at) if view and view.flat else None
 
+    def memory(self, x: Var) -> Var:
+        """Return the value in whose memory the elements lie in their order: `x`, or what it reshapes."""
+        while x not in self.stored:
+            equation, _ = self.makers[x]
+            view = VIEWS.get(equation.name)
+            if view is None or not view.flat or not isinstance(equation.args[0], Var):
+                break
+            x = equation.args[0]
+        return x
+
     def load(self, x: Var, place: Index, at: Any, guard: Line = (), other: Value | None = None) -> Value:
         """Return an element from memory; where `guard` does not hold, `other`."""
         builder = self.builder

@@ -203,9 +203,11 @@ def _gather(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     place = looked_up(e, arrays, equation.params["template"], shape_of(x), at)
     if not any(k in e.builder.symbols for ix in place for k, _ in ix.terms):
         return e.value(x, place)
-    if x not in e.stored:
-        e.wanted[x] = None
-    return e.load(x, linear(place, shape_of(x)), place)
+    where = linear(place, shape_of(x))
+    source = e.memory(x)
+    if source not in e.stored:
+        e.wanted[source] = None
+    return e.load(source, where, place if source is x else where)
 
 
 def looked_up(

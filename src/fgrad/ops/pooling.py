@@ -103,9 +103,15 @@ def _written_spread(ct: Any, *, window: Steps, stride: Steps, padding: Pads, spa
     rank = len(window)
     full, there, here = _framed(space, padding)
     shape = (*ct.shape[:-rank], *full)
-    parts = [bind("slice_backward", ct, shape=shape, index=i) for i in _slices(window, stride, ct.shape[-rank:])]
+    parts = [
+        bind("slice_backward", ct, shape=shape, index=i) for i in _slices(window, stride, ct.shape[-rank:])
+    ]
     back = bind("slice", functools.reduce(lambda y, part: y + part, parts), index=there)
-    return bind("slice_backward", back, shape=(*ct.shape[:-rank], *space), index=here) if _cuts(padding) else back
+    return (
+        bind("slice_backward", back, shape=(*ct.shape[:-rank], *space), index=here)
+        if _cuts(padding)
+        else back
+    )
 
 
 WRITTEN["max_pool"] = Written(_written_max, _is_other)

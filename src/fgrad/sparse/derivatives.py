@@ -14,11 +14,13 @@ from scipy import sparse
 from fgrad import numpy as fnp
 from fgrad.core.caches import LRU
 from fgrad.core.program import Program
+from fgrad.core.rewriting.keys import without_repetitions
 from fgrad.core.tensor import Tensor
 from fgrad.scipy.sparse.arrays import Pattern, SparseArray
+from fgrad.sparse import lanes
 from fgrad.sparse.arguments import Arguments
 from fgrad.sparse.colouring import Colouring, chosen, of_stars, places
-from fgrad.sparse.patterns import found, gradient
+from fgrad.sparse.patterns import found, gradient, tangent_program
 from fgrad.transforms.calling import Transformed, is_traced
 from fgrad.transforms.captures import Captures
 from fgrad.transforms.forward import jvp
@@ -29,6 +31,7 @@ from fgrad.transforms.vmap import vmap
 
 _FORMATS = {"csr": sparse.csr_array, "csc": sparse.csc_array, "coo": sparse.coo_array}
 _SEEDS = 2**28  # bytes of seeds that a program may hold
+_LONG = 2000  # equations of a program that follows lanes
 _READ, _GROWN = 2**25, 16  # bytes of constants, and times those of the seeds, from which on colours are read
 
 
@@ -50,7 +53,17 @@ class Plan:
             self.pattern = owner.given_pattern(given)
         self.colouring = owner.coloured(self.pattern)
         self.format = options["format"]
-        where = places(self.pattern, self.colouring, symmetric=owner.order == 2)
+        laned = None
+        if (
+            options["pattern"] is None
+            and options["colouring"] is None
+            and options.get("mode", "auto") == "auto"
+        ):
+            laned = _laned(given, self.pattern, self.colouring.colours, order=owner.order)
+        if laned is None:
+            where = places(self.pattern, self.colouring, symmetric=owner.order == 2)
+        else:
+            where = laned[0]
         entries = self.pattern.tocoo()
         self.coordinates = entries.row, entries.col
         if self.format == "csc":
@@ -61,22 +74,32 @@ class Plan:
             shaped.sort_indices()
         else:
             shaped = self.pattern
-        self.indices, self.starts = shaped.indices, shaped.indptr
+        least = sparse.get_index_dtype(maxval=max(where.size, *shaped.shape))  # which SciPy's solvers take
+        self.indices, self.starts = shaped.indices.astype(least), shaped.indptr.astype(least)
         self.shape = self.pattern.shape
         self.traced_pattern: Pattern | None = None
+        count = laned[1] if laned else self.colouring.forward
+        start = _strip(where, count, self.shape[0])
+        self._part = slice(None) if start is None else slice(start, start + where.size)
+        if where.max(initial=0) <= np.iinfo(np.int32).max:  # half as many bytes to read
+            where = where.astype(np.int32)
         where.setflags(write=False)
         sides = [c for c in self.colouring if c is not None]
         seeded = _products(given, self.colouring, order=owner.order)
         held = 8 * (given.count * self.colouring.forward + self.shape[0] * self.colouring.reverse)
-        by_colour = held > _SEEDS
-        if not by_colour:  # indices may make much larger constants of them
+        by_colour = laned is None and held > _SEEDS
+        if not by_colour and laned is None:  # indices may make much larger constants of them
             program = jit(partial(seeded, colours=sides)).lower(given.leaves).program
-            constant = sum({id(a): a.nbytes for a in _constants(program)}.values())
+            constant = sum({id(a): without_repetitions(a).nbytes for a in _constants(program)}.values())
             by_colour = constant > max(_READ, _GROWN * held)
         self.colours = tuple(c.astype(np.int32) for c in sides) if by_colour else ()
 
         def values(leaves: list[Any], *colours: Any) -> Any:
-            return seeded(leaves, colours or sides)[where]
+            if laned is not None:
+                slopes = laned[2](leaves)
+                return fnp.concatenate(slopes)[where] if start is None else fnp.stack(slopes, axis=1)
+            products = seeded(leaves, colours or sides)
+            return products[where] if start is None else products.reshape(count, -1).T
 
         def both(leaves: list[Any], *colours: Any) -> Any:
             return given.call(leaves), values(leaves, *colours)
@@ -85,11 +108,12 @@ class Plan:
 
     def values(self, leaves: list[Any]) -> Any:
         """Return the entries, in the order of the format."""
-        return self._values(leaves, *self.colours)
+        return self._values(leaves, *self.colours).reshape(-1)[self._part]
 
     def both(self, leaves: list[Any]) -> Any:
         """Return what the function returns, and the entries."""
-        return self._both(leaves, *self.colours)
+        value, products = self._both(leaves, *self.colours)
+        return value, products.reshape(-1)[self._part]
 
     def filled(self, data: Any) -> Any:
         """Return the sparse array with these entries."""
@@ -109,6 +133,35 @@ class Plan:
         made = _FORMATS[self.format]((data, *places), shape=self.shape)
         made.has_canonical_format = True
         return made
+
+
+def _strip(where: Any, count: int, rows: int) -> int | None:
+    """Return where entries begin in the numbers of `count` products, row by row, if they go on in order."""
+    if not count or not where.size or where.max() >= count * rows:
+        return None
+    turned = where % rows * count + where // rows
+    first = int(turned[0])
+    return first if (turned == np.arange(first, first + where.size)).all() else None
+
+
+def _laned(given: Arguments, pattern: Any, most: int, *, order: int) -> tuple[Any, int, Any] | None:
+    """Return where entries are among lanes, the count of these, and what computes them; None if unknown."""
+    program, _ = tangent_program(given, order=order)
+    if len(program.equations) * most > _LONG:
+        return None
+    shapes = [given.avals[k] for k in given.places]
+    seen: list[Any] = []
+
+    def slopes(leaves: list[Any]) -> list[Any]:
+        made, inputs = lanes.flattened(lanes.followed(program, leaves, given.sizes, shapes, most))
+        seen[:] = [inputs]
+        return made
+
+    try:
+        eval_shape(slopes, given.abstract())
+        return lanes.places(seen[0], pattern), len(seen[0]), slopes
+    except lanes.UnknownLanesError:
+        return None
 
 
 def _constants(program: Program) -> list[Any]:

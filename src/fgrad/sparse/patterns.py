@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from fgrad.core.aval import Aval
+from fgrad.core.program import Program
 from fgrad.extend.engine import simplify
 from fgrad.sparse.arguments import Arguments
 from fgrad.sparse.dependencies import UNKNOWN, dependencies
@@ -38,8 +39,8 @@ def gradient(given: Arguments, leaves: Sequence[Any]) -> Callable[..., Any]:
     return slopes
 
 
-def found(given: Arguments, *, order: int, local: bool) -> Any:
-    """Return the pattern of the Jacobian, or with `order` 2 of the Hessian, as csr_array of truths."""
+def tangent_program(given: Arguments, *, order: int) -> tuple[Program, list[int]]:
+    """Return the program from leaves and tangents of some to tangents of the results, and their sizes."""
     sizes: list[int] = []
 
     def pushed(leaves: list[Any], tangents: list[Any]) -> Any:
@@ -49,9 +50,15 @@ def found(given: Arguments, *, order: int, local: bool) -> Any:
         sizes[:] = [math.prod(np.shape(y)) for y in outs]
         return outs
 
-    n = given.count
     avals = [given.avals[k] for k in given.places]
     program = make_graph(pushed)(given.abstract(), [Aval(a.shape, a.dtype) for a in avals])
+    return program, sizes
+
+
+def found(given: Arguments, *, order: int, local: bool) -> Any:
+    """Return the pattern of the Jacobian, or with `order` 2 of the Hessian, as csr_array of truths."""
+    program, sizes = tangent_program(given, order=order)
+    n = given.count
     program = lower(program, simplify)
     ends = np.cumsum([0, *given.sizes])
     sets = [single(a + np.arange(m), m, n) for a, m in zip(ends[:-1], given.sizes, strict=True)]

@@ -521,6 +521,20 @@ def sums_of_written(d: Drawing) -> Any:
     return f
 
 
+@pattern("shapes.gathered_repetitions")
+def gathers_what_repeats(d: Drawing) -> Any:
+    shape = d.shape(((4, 3), (2, 3), (3, 2, 4), (300, 5)))
+    axis = d.pick((0, len(shape) - 1))
+    own = (*shape[:axis], 1, *shape[axis + 1 :])
+    x = np.broadcast_to(d.fixed(own, d.dtype(("float64", "int8"))), shape)
+    template = (*[slice(None)] * axis, HOLE)
+
+    def f(*_: Any) -> Any:
+        return bind("gather", x, d.places(shape[axis]), template=template)
+
+    return f
+
+
 @pattern("shapes.gathered")
 def gathers(d: Drawing) -> Any:
     shape = d.shape(((4,), (3, 2), (2, 3), (1, 2), (0, 2), (300,)))

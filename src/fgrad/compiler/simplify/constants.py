@@ -10,7 +10,7 @@ import numpy as np
 
 from fgrad.blocks import is_of_handler
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES, REPEATS
+from fgrad.core.primitive import MOVES, NOT_FOLDED, PRIMITIVES, REPEATS
 from fgrad.core.program import Var
 from fgrad.core.rewriting.keys import Keys, without_repetitions
 from fgrad.core.tensor import Tensor
@@ -81,10 +81,19 @@ class Constants:
         if known is None:
             simple = _canonical(x)
             if isinstance(simple, np.ndarray):
-                simple = self._equal.setdefault(self.key(simple), simple)
+                simple = self._equal.setdefault(self.key(simple), _along_axes(simple))
             known = self._shapes[id(x)] = (x, simple)
             self._shapes[id(simple)] = (simple, simple)
         return known[1]
+
+    def short(self, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return what broadcasts to a constant: without its repetitions along axes."""
+        part = without_repetitions(x)
+        if part.size == x.size:
+            return x
+        lead = next((i for i, n in enumerate(part.shape) if n > 1), part.ndim)
+        simple: np.ndarray[Any, Any] = self.canonical(np.ascontiguousarray(part.reshape(part.shape[lead:])))
+        return simple
 
     def scalar(self, x: Any) -> Any:
         """Return the number that a constant is or repeats, with its dtype; None for anything else."""
@@ -113,11 +122,32 @@ def _canonical(x: np.ndarray[Any, Any]) -> Any:
     return x
 
 
+def _along_axes(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a constant as a view where it repeats along some of its axes: seeds of many examples do."""
+    part = without_repetitions(x)
+    if part.ndim < 2 or part.size <= FEW or x.dtype.itemsize not in {1, 2, 4, 8}:
+        return x
+    bits = part.view(f"u{x.dtype.itemsize}")  # so that NaN is itself, and -0.0 not 0.0
+    for axis in range(bits.ndim):
+        first, second = (bits[(slice(None),) * axis + (slice(k, k + 1),)] for k in (0, 1))
+        if bits.shape[axis] > 1 and (first == second).all() and (bits == first).all():
+            bits = first
+    if bits.shape == part.shape:
+        return x
+    return np.broadcast_to(np.ascontiguousarray(bits).view(x.dtype), x.shape)
+
+
 def memory(x: Any) -> int:
     """Return the number of elements that a constant keeps."""
     if not isinstance(x, np.ndarray):
         return 1
     return without_repetitions(x).size
+
+
+def _is_view(name: str, args: tuple[Any, ...]) -> bool:
+    """Return whether an equation takes no memory, since it looks at what repeats along axes."""
+    moves = name == "slice" or MOVES in PRIMITIVES[name].traits
+    return moves and isinstance(args[0], np.ndarray) and memory(args[0]) < args[0].size
 
 
 def folded(name: str, args: tuple[Any, ...], params: dict[str, Any], aval: Aval) -> Any:
@@ -132,7 +162,7 @@ def folded(name: str, args: tuple[Any, ...], params: dict[str, Any], aval: Aval)
         with np.errstate(all="ignore"):
             if REPEATS in primitive.traits:
                 out = np.broadcast_to(args[0], aval.shape)
-            elif aval.size <= max(FEW, *map(memory, args)):
+            elif aval.size <= max(FEW, *map(memory, args)) or _is_view(name, args):
                 out = primitive.run(
                     *(np.asarray(a) if isinstance(a, np.generic) else a for a in args), **params
                 )
@@ -146,6 +176,8 @@ def folded(name: str, args: tuple[Any, ...], params: dict[str, Any], aval: Aval)
         return None
     if not isinstance(out, np.ndarray):
         return out
+    if memory(out) > max(FEW, *map(memory, args)):  # a reshape that had to copy
+        return None
     if out.ndim == 0:
         return out[()]
     if not out.flags.writeable:

@@ -58,7 +58,7 @@ def _loose(rw: Rewriting, a: Any) -> Any:
         a = inner
     if isinstance(a, np.ndarray):
         s = rw.scalar(a)
-        return a if s is None else s
+        return rw.constants.short(a) if s is None else s
     return a
 
 

@@ -12,6 +12,7 @@ from fgrad.compiler.simplify.rewriting import Rewriting, Rules
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.primitive import CONTRACTION
 from fgrad.core.program import Equation, Var
+from fgrad.ops.indexing import HOLE
 
 SHAPES = Rules()
 
@@ -444,6 +445,27 @@ def gathered(rw: Rewriting, e: Equation) -> Any:
         return None
     rest = [Box(0, m, 1) for m in rw.aval(x).shape[1:]]
     return take(rw, x, [Box(int(places[0]), places.size, step), *rest])
+
+
+@SHAPES.on("gather")
+def gathered_repetitions(rw: Rewriting, e: Equation) -> Any:
+    """Take any places of what is the same everywhere along the axis."""
+    x, *arrays = e.args
+    template = e.params["template"]
+    if (
+        len(arrays) != 1
+        or not all(isinstance(a, np.ndarray) for a in e.args)
+        or arrays[0].dtype.kind not in "iu"
+    ):
+        return None
+    if any(p is not HOLE and p != slice(None) for p in template):
+        return None
+    axis, places = template.index(HOLE), arrays[0]
+    n = x.shape[axis]
+    if n < 2 or x.strides[axis] or not places.size or places.min() < -n or places.max() >= n:
+        return None
+    first = np.expand_dims(x[(slice(None),) * axis + (0,)], tuple(range(axis, axis + places.ndim)))
+    return np.broadcast_to(first, e.outs[0].aval.shape)
 
 
 # ---- sums of the same elements in other places ------------------------------------------------------
