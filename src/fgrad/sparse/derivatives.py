@@ -59,7 +59,7 @@ class Plan:
             and options["colouring"] is None
             and options.get("mode", "auto") == "auto"
         ):
-            laned = _laned(given, self.pattern, self.colouring.colours, order=owner.order)
+            laned = _laned(given, self, owner.order)
         if laned is None:
             where = places(self.pattern, self.colouring, symmetric=owner.order == 2)
         else:
@@ -78,7 +78,7 @@ class Plan:
         self.indices, self.starts = shaped.indices.astype(least), shaped.indptr.astype(least)
         self.shape = self.pattern.shape
         self.traced_pattern: Pattern | None = None
-        count = laned[1] if laned else self.colouring.forward
+        count = laned[1] if laned else 0 if self.colouring.reverse else self.colouring.forward
         start = _strip(where, count, self.shape[0])
         self._part = slice(None) if start is None else slice(start, start + where.size)
         if where.max(initial=0) <= np.iinfo(np.int32).max:  # half as many bytes to read
@@ -96,8 +96,7 @@ class Plan:
 
         def values(leaves: list[Any], *colours: Any) -> Any:
             if laned is not None:
-                slopes = laned[2](leaves)
-                return fnp.concatenate(slopes)[where] if start is None else fnp.stack(slopes, axis=1)
+                return fnp.stack(laned[2](leaves), axis=1)
             products = seeded(leaves, colours or sides)
             return products[where] if start is None else products.reshape(count, -1).T
 
@@ -144,8 +143,15 @@ def _strip(where: Any, count: int, rows: int) -> int | None:
     return first if (turned == np.arange(first, first + where.size)).all() else None
 
 
-def _laned(given: Arguments, pattern: Any, most: int, *, order: int) -> tuple[Any, int, Any] | None:
-    """Return where entries are among lanes, the count of these, and what computes them; None if unknown."""
+def _laned(given: Arguments, plan: Plan, order: int) -> tuple[Any, int, Any] | None:
+    """Return where entries are among lanes, the count of these, and what computes them.
+
+    None where lanes do not say all, or are not in the order of the entries: a gather from them takes longer
+    than the products do.
+    """
+    most, pattern = plan.colouring.colours, plan.pattern
+    if plan.format == "csc":
+        return None
     program, _ = tangent_program(given, order=order)
     if len(program.equations) * most > _LONG:
         return None
@@ -159,9 +165,11 @@ def _laned(given: Arguments, pattern: Any, most: int, *, order: int) -> tuple[An
 
     try:
         eval_shape(slopes, given.abstract())
-        return lanes.places(seen[0], pattern), len(seen[0]), slopes
+        where = lanes.places(seen[0], pattern)
     except lanes.UnknownLanesError:
         return None
+    count = len(seen[0])
+    return None if _strip(where, count, pattern.shape[0]) is None else (where, count, slopes)
 
 
 def _constants(program: Program) -> list[Any]:
