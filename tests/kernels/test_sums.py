@@ -40,7 +40,7 @@ def test_columns(side, dtype):
 def test_large_arrays_use_them(name, monkeypatch):
     calls = []
     added = sums.added
-    monkeypatch.setattr(linear, "LARGE", 1)
+    monkeypatch.setattr(linear, "MEDIUM", 1)
     monkeypatch.setattr(sums, "added", lambda *a: calls.append(a) or added(*a))
     x = _rows((7, 6, 5, 3), "float64")
     for given, axis, is_used in (

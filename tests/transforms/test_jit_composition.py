@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -45,20 +46,22 @@ def total(out):
     return result
 
 
-def same(actual, expected):
+def same(actual, expected, units=64):
     """Assert equal values, shapes and dtypes, up to a few units in the last place."""
     assert len(parts(actual)) == len(parts(expected))
     for a, e in zip(parts(actual), parts(expected), strict=True):
         a, e = (np.asarray(v.numpy() if isinstance(v, fg.Tensor) else v) for v in (a, e))
         assert (a.dtype, a.shape) == (e.dtype, e.shape)
         if e.dtype.kind in "fc":
-            tol = 64 * np.finfo(e.dtype).eps  # sums are taken in another order
+            tol = units * np.finfo(e.dtype).eps  # sums are taken in another order
             scale = np.max(np.abs(e), initial=0.0, where=np.isfinite(e))
             np.testing.assert_allclose(a, e, rtol=tol, atol=tol * scale)
         else:
             np.testing.assert_array_equal(a, e)
 
 
+equal = same
+UNITS = {"matrix_function": 4096}  # SciPy's exponential of 2 x 2 matrices cancels; the compiled one does not
 PRIMITIVE_SAMPLES = [s for s in SAMPLES if s.primitive != "custom"]  # which is a rule of its own each time
 
 
@@ -67,6 +70,7 @@ PRIMITIVE_SAMPLES = [s for s in SAMPLES if s.primitive != "custom"]  # which is 
 @np.errstate(all="ignore")
 def test_every_primitive(sample):
     """Compare jit, its derivatives and vmap of it with the primitive."""
+    same = partial(equal, units=UNITS.get(sample.primitive, 64))
     f = lambda *args: bind(sample.primitive, *args, **sample.params)
     try:
         expected = f(*sample.args)

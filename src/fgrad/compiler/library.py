@@ -25,7 +25,6 @@ SciPy orders the eigenvalues of a pencil: riccati
 SciPy's iterations for logarithms, roots and powers of matrices are the exact ones: matrix_function
 of large arrays with strided or wide windows eager mode's loop goes by tiles: conv conv_input conv_kernel
 it is a loop or branch with operations that Python computes: lax.scan lax.while_loop lax.cond
-it is a kernel of the user's, which Python calls: kernel.call kernel.vjp
 """
 REASONS = {
     name: reason
@@ -154,9 +153,8 @@ def reason(equation: Equation) -> str:
     name = applied_by(equation).name if equation.outs else equation.name
     stored = PRIMITIVES[name].stored
     others = [a.dtype for a in avals if a.dtype.char not in DTYPES or not a.dtype.isnative]
-    kind = name.split(" ")[0]  # what follows names a kernel of the user's
-    if kind in REASONS:
-        why = REASONS[kind]
+    if name in REASONS:
+        why = REASONS[name]
     elif isinstance(stored, str):
         why = stored
     elif others:

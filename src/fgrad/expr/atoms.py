@@ -120,16 +120,14 @@ def products(chosen: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[.
         """Return `ct * slope`, and zero wherever `ct` is zero even if the slope is infinite or NaN."""
         product = np.multiply(ct, slope)
         # a device would be waited for, to read what it counts
-        if product.__class__ is not DeviceArray and (_has_no_zero(ct) or _has_no_nan(product)):
+        if product.__class__ is not DeviceArray and _has_no_zero(ct):
             return product
         return chosen(np.equal(ct, 0), product.dtype.type(0), product)
 
     def multiply_no_nan(x: Any, y: Any) -> Any:
         """Return `x * y`, and zero wherever one of them is zero even if the other is infinite or NaN."""
         product = np.multiply(x, y)
-        if product.__class__ is not DeviceArray and (
-            (_has_no_zero(x) and _has_no_zero(y)) or _has_no_nan(product)
-        ):
+        if product.__class__ is not DeviceArray and _has_no_zero(x) and _has_no_zero(y):
             return product
         return chosen(np.logical_or(np.equal(x, 0), np.equal(y, 0)), product.dtype.type(0), product)
 
@@ -141,13 +139,6 @@ def _has_no_zero(x: Any) -> bool:
     if size < 2048:
         return bool(np.count_nonzero(x) == size)
     return not np.equal(x, 0).any()  # which takes longer to begin
-
-
-def _has_no_nan(x: Any) -> bool:
-    if x.dtype.kind != "f" or not x.size:
-        return False
-    least = np.minimum.reduce(x, axis=None)  # NaN if one is
-    return bool(least == least)  # noqa: PLR0124 -- as NaN is not
 
 
 scale, multiply_no_nan = products(np.where)

@@ -35,7 +35,7 @@ def bridge(loop: Loop, args: Sequence[Any], steps: int) -> tuple[native.Kernel, 
     Raises:
         BrokenContractError: it would read or write outside of its arrays.
     """
-    if not isinstance(loop, Function):
+    if native.interpreted() or not isinstance(loop, Function):
         return None
     given = [_like(*a) if isinstance(a, tuple) else a for a in args]
     numbers, _ = loop.packed(given, steps)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fgrad.blocks import is_of_handler
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import MOVES, NOT_FOLDED, PRIMITIVES, REPEATS
+from fgrad.core.primitive import MOVES, NOT_FOLDED, PRIMITIVES, REARRANGES, REPEATS
 from fgrad.core.program import Var
 from fgrad.core.rewriting.keys import Keys, without_repetitions
 from fgrad.core.tensor import Tensor
@@ -146,7 +146,8 @@ def memory(x: Any) -> int:
 
 def _is_view(name: str, args: tuple[Any, ...]) -> bool:
     """Return whether an equation takes no memory, since it looks at what repeats along axes."""
-    moves = name == "slice" or MOVES in PRIMITIVES[name].traits
+    primitive = PRIMITIVES[name]
+    moves = MOVES in primitive.traits or (REARRANGES in primitive.traits and primitive.write is not None)
     return moves and isinstance(args[0], np.ndarray) and memory(args[0]) < args[0].size
 
 
