@@ -31,7 +31,8 @@ _MATH = {
 _NUMPY = {"abs": "fabs", "absolute": "fabs", "true_divide": "divide", "mod": "remainder", "conjugate": "conj"}
 _PLAIN = {"abs": "fabs", "max": "maximum", "min": "minimum", "pow": "power"}
 _TEXTS = {
-    "scale": "scale({}, {})", "multiply_no_nan": "multiply_no_nan({}, {})", "power": "({} ** {})", "reciprocal": "(1 / {})",
+    "scale": "scale({}, {})", "multiply_no_nan": "multiply_no_nan({}, {})", "power": "({} ** {})",
+    "reciprocal": "(1 / {})",
     "sigmoid": "sigmoid({})", "softplus": "softplus({})", "where": "({1} if {0} else {2})",
     "fabs": "abs({})", "root": "math.sqrt({})", "remainder": "({} % {})", "floor_divide": "({} // {})",
     "logical_and": "({} and {})", "logical_or": "({} or {})", "logical_not": "(not {})",
