@@ -708,3 +708,26 @@ def test_what_was_written_to_by_flat_places_lies_in_memory_as_before(write):
     with pytest.raises(TypeError, match="depends on the memory layout"):
         np.asarray(fg.jit(f)(np.ones((2, 2))))
     exactly(np.asarray(f(fg.tensor(np.ones((2, 2))))), f(np.ones((2, 2))))
+
+
+@pytest.mark.parametrize("shape", [(0,), (2,), (0, 3)])
+@pytest.mark.parametrize(
+    "f", [lambda x: x + -4, lambda x: np.maximum(x, 300), lambda x: x > -1], ids=["add", "maximum", "greater"]
+)
+def test_integers_beyond_a_dtype_are_refused_beside_arrays_without_elements_too(f, shape):
+    expected, *outs = both(f, np.zeros(shape, np.uint8))
+    for out in outs:
+        assert out is expected if isinstance(expected, type) else np.shape(out) == np.shape(expected)
+
+
+@pytest.mark.parametrize("index", [(Ellipsis, True), (True,), (np.array([], np.int32), True)], ids=repr)
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (2,)])
+def test_true_in_an_index_of_a_write_keeps_the_shape(index, shape):
+    def f(x):
+        y = x * 1
+        y[index] /= 1.5
+        return y
+
+    expected, *outs = both(f, np.ones(shape))
+    for out in outs:
+        exactly(out, expected)

@@ -12,7 +12,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES
-from fgrad.core.program import Equation, Var, aval_out
+from fgrad.core.program import Equation, Var, applied, aval_out
 from fgrad.kernels import native, ufuncs
 
 # what Python computes of arrays whose dtypes kernels know, and why: primitives, some of them at times
@@ -136,7 +136,21 @@ def is_idle(equation: Equation) -> bool:
     name = applied_by(equation).name if equation.outs else equation.name
     if name in INDEXED and equation.outs:
         return not any(aval_out(a).size for a in equation.args[INDEXED[name] :])
-    return is_harmless(equation)
+    return is_harmless(equation) and not _holds_overflow(equation)
+
+
+def _holds_overflow(equation: Equation) -> bool:
+    """Return whether an operand is a Python integer that NumPy refuses beside the others."""
+    if int not in map(type, equation.args):
+        return False
+    given = [np.zeros(a.aval.shape, a.aval.dtype) if isinstance(a, Var) else a for a in equation.args]
+    try:
+        applied(PRIMITIVES[equation.name], given, equation.params)
+    except OverflowError:
+        return True
+    except Exception:  # noqa: BLE001 -- of zeros, which the operands are not
+        return False
+    return False
 
 
 def pending(equation: Equation) -> native.Key | None:
