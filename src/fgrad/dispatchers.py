@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from numba.core.typing.typeof import typeof_impl
-
+from fgrad.compat.numba import on_typing
 from fgrad.core.tensor import Tensor
 
 
-@typeof_impl.register(Tensor)
 def refuse(value: Tensor, context: Any) -> NoReturn:
     """Say what makes a kernel take Tensors.
 
@@ -21,3 +19,6 @@ def refuse(value: Tensor, context: Any) -> NoReturn:
         "a function of Numba got a Tensor, of which it knows neither the elements nor how they are derived: "
         "call fgrad.differentiate(function), or decorate it with @fgrad.differentiate above @numba.njit"
     )
+
+
+on_typing(Tensor, refuse)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.core import types
+from numba import types
 
 from fgrad.adjoints import emission, syntax
 from fgrad.adjoints.activity import active_names

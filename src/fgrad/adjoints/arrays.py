@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba.core import types
-from numba.core.registry import CPUDispatcher
-from numba.np.ufunc.dufunc import DUFunc
+from numba import types
 
 from fgrad.adjoints import syntax
 from fgrad.adjoints.calls import Calls
@@ -32,6 +30,7 @@ from fgrad.adjoints.values import (
     result_type,
     unified,
 )
+from fgrad.compat.numba import is_dispatcher, is_dufunc
 
 OPERATORS: dict[type, Any] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -161,7 +160,7 @@ class Arrays(Calls):
                 known: Any = self.scope.source.names
                 for part in ast.unparse(n.func).split("."):
                     known = known.get(part) if isinstance(known, dict) else getattr(known, part, None)
-                if isinstance(known, CPUDispatcher | DUFunc) or hasattr(known, "kernel_to_differentiate"):
+                if is_dispatcher(known) or is_dufunc(known) or hasattr(known, "kernel_to_differentiate"):
                     return True
         return False
 

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
-from numba.core import types
-from numba.core.registry import CPUDispatcher
-from numba.np.ufunc.dufunc import DUFunc
+from numba import types
 
 from fgrad.adjoints import library, syntax
 from fgrad.adjoints.library import LIBRARY, METHODS
@@ -33,6 +31,7 @@ from fgrad.adjoints.values import (
     ndim_of,
     unified,
 )
+from fgrad.compat.numba import is_dispatcher, is_dufunc
 
 _MAKERS = {np.empty, np.zeros, np.ones, np.full, np.empty_like, np.zeros_like, np.ones_like, np.full_like}
 _GRIDS = {np.arange, np.eye, np.identity}
@@ -73,11 +72,11 @@ class Calls:
         kernel = getattr(function, "kernel_to_differentiate", None)
         if kernel is not None:
             function = kernel
-        if isinstance(function, CPUDispatcher):
+        if is_dispatcher(function):
             return self.inline(function.py_func, args, keywords)  # type: ignore[no-any-return]
         if isinstance(function, FunctionType) and function.__module__ == library.__name__:
             return self.inline(function, args, keywords)  # type: ignore[no-any-return]
-        if isinstance(function, DUFunc):
+        if is_dufunc(function):
             return self.elementwise_kernel(function, args)
         if function in _MAKERS:
             return self.made(function, args, keywords)

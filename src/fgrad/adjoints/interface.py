@@ -11,14 +11,13 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.core.registry import CPUDispatcher
-from numba.np.ufunc.dufunc import DUFunc
 
 from fgrad import config, locks
 from fgrad.adjoints import emission
 from fgrad.adjoints.operation import call
 from fgrad.adjoints.programs import Program, Users
 from fgrad.adjoints.syntax import UnsupportedKernelError
+from fgrad.compat.numba import is_dispatcher, is_dufunc
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer
 from fgrad.core.views import check_writable
@@ -182,7 +181,7 @@ def _rebuilt_arguments(structure: Any, values: Sequence[Any]) -> tuple[Any, ...]
 
 
 def _argument_types(structure: Any, kinds: Sequence[Any]) -> list[Any]:
-    from numba.core import types  # noqa: PLC0415 -- beside its one use
+    from numba import types  # noqa: PLC0415 -- beside its one use
 
     def typed(x: Any, it: Any) -> Any:
         if x is None:
@@ -326,9 +325,9 @@ def differentiate(kernel: Callable[..., Any]) -> Differentiable:
     """
     if isinstance(kernel, Differentiable):
         return kernel
-    if isinstance(kernel, DUFunc):
+    if is_dufunc(kernel):
         return elementwise(kernel)
-    if not isinstance(kernel, CPUDispatcher):
+    if not is_dispatcher(kernel):
         raise TypeError(
             f"differentiate takes what numba.njit returns, not a {type(kernel).__name__}: decorate the "
             "function with @numba.njit, or use fgrad.kernel, which does it"

@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from numba.core import types
-from numba.core.registry import CPUDispatcher
+from numba import types
 
 from fgrad.adjoints import syntax
 from fgrad.adjoints.arrays import Arrays
@@ -38,6 +37,7 @@ from fgrad.adjoints.values import (
     Value,
     unified,
 )
+from fgrad.compat.numba import is_dispatcher
 
 PASSES = 20  # over a kernel, until the types of its variables are known
 
@@ -652,10 +652,11 @@ def lowered(function: Callable[..., Any], argument_types: Sequence[Any]) -> tupl
         UnsupportedKernelError: it holds what has no derivative here.
     """
     options: dict[str, Any] = {}
-    if isinstance(function, CPUDispatcher):
-        given = function.targetoptions
+    if is_dispatcher(function):
+        dispatcher: Any = function
+        given = dispatcher.targetoptions
         options = {k: given[k] for k in ("fastmath", "error_model", "boundscheck") if given.get(k)}
-        function = function.py_func
+        function = dispatcher.py_func
     known: dict[str, Any] = {}
     carried: dict[int, set[str]] = {}
     for _ in range(PASSES):

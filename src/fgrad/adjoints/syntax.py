@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from numba.core import types
+from numba import types
 
 
 class UnsupportedKernelError(NotImplementedError):

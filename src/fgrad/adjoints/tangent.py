@@ -9,7 +9,7 @@ import ast
 import copy
 from typing import Any
 
-from numba.core import types
+from numba import types
 
 from fgrad.adjoints import slopes, syntax
 from fgrad.adjoints.activity import active_names

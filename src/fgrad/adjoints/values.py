@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 import numba
 import numpy as np
-from numba.core import types
-from numba.core.registry import cpu_target
+from numba import types
 
 from fgrad.adjoints import syntax
+from fgrad.compat.numba import typing_context
 
 
 @dataclass(eq=False)
@@ -72,7 +72,7 @@ Value: TypeAlias = Scalar | Array | Lazy | Group | Static | Lost
 
 def context() -> Any:
     """Return what knows the types of Numba's functions."""
-    found = cpu_target.typing_context
+    found = typing_context()
     found.refresh()
     return found
 
