@@ -98,21 +98,29 @@ def test_a_limit_that_is_no_number(monkeypatch):
 
 # functions that remember every result, because there are few arguments: what those are
 FEW = {
+    "adjoints/slopes.py": {"_call_type", "_template"},  # atoms, functions of kernels with types of operands
     "archive/schema.py": {"signature"},  # primitives
-    "compat/numpy.py": {"blas_address", "loops_of"},  # names of functions of BLAS, ufuncs of primitives
+    "compat/numpy.py": {
+        "blas_address",
+        "loops_of",
+        "matrix_loop",
+    },  # names of functions, ufuncs of primitives
     "compiler/elements.py": {"_body", "_truth"},  # names of primitives
     "compiler/simplify/rewriting.py": {"is_elementwise"},  # names of primitives
     "kernels/blas.py": {"_interpreted", "_trsm"},  # dtypes
     "kernels/body.py": {"_text"},  # names of functions
     "kernels/compilation.py": {"_builder"},  # the name of the processor
     "kernels/colouring.py": {"_kernel"},  # names of three kernels
-    "kernels/convolution.py": {"_kernel"},  # tiles: of at most 8 rows, two vectors, and four kinds of lanes
+    "kernels/convolution.py": {
+        "_kernel",
+        "loop",
+    },  # tiles: of at most 8 rows, two vectors, and four kinds of lanes
     "kernels/gather_scatter.py": {"_kernel", "_rows", "_shared", "_fetched"},  # names of primitives, dtypes
-    "kernels/scans.py": {"_kernel"},  # one axis or two, dtypes
+    "kernels/scans.py": {"_kernel", "kernel"},  # one axis or two, dtypes
     "kernels/selection.py": {"_kernel"},  # dtypes, arrays or numbers
     "kernels/signals.py": {"_words"},
     "kernels/small_matrices.py": {"_text"},  # two kernels, dtypes
-    "kernels/sorting.py": {"_kernel"},  # dtypes
+    "kernels/sorting.py": {"_kernel", "ordering"},  # dtypes
     "kernels/sums.py": {"_kernel"},  # dtypes, of rows of at most 32 numbers, or at most 8 side by side
     "kernels/vector/__init__.py": {"_functions"},  # dtypes
     "kernels/windows.py": {"_window_kernel"},  # names of primitives, dtypes

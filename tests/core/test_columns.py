@@ -14,7 +14,15 @@ SOURCE = Path(fgrad.__file__).parent
 DECLARING = {"ops", "expr", "numpy", "scipy", "backend", "numpy_coverage.py", "extend", "__init__.py"}
 # names of something else that are those of primitives too
 OTHERS = {
+    "adjoints/library.py": "functions of NumPy, written as kernels",
+    "adjoints/slopes.py": "operators and functions in kernels, and the atoms that they are",
+    "archive/reading.py": "names that primitives had",
     "compat/cpython.py": "methods of Python's containers",
+    "compiler/library.py": "at which operand the indices begin: one place for all passes",
+    "compiler/matrix_loops.py": "loops behind numpy.linalg, by what they compute",
+    "compiler/scans.py": "what joins elements in a scan",
+    "compiler/windows.py": "loops of eager mode, by what they compute",
+    "core/mistakes.py": "functions of math and of SciPy",
     "kernels/launching.py": "functions of CUDA's library",
     "kernels/mathlib.py": "functions of NumPy that tests hold the scalar library against",
     "kernels/scalars.py": "functions and instructions that LLVM calls",
@@ -29,8 +37,10 @@ OTHERS = {
 
 # words in other modules that mean something else
 HOMONYMS = {
-    "archive/reading.py": {"slice"},  # Python's
-    "archive/writing.py": {"slice"},
+    "compat/numpy.py": {"solve"},  # a loop of NumPy
+    "lax/running.py": {"multiply"},  # a ufunc
+    "random/sources.py": {"scale"},  # a parameter of distributions
+    "archive/writing.py": {"slice"},  # Python's
     "core/nonfinite.py": {"divide", "sum"},  # a setting of NumPy's; a word of messages
     "kernels/gather_scatter.py": {"add"},  # what a kernel does with a place
     "kernels/instructions.py": {"contract"},  # what LLVM may do with a product
@@ -40,6 +50,15 @@ HOMONYMS = {
     "viz/html.py": {"max", "mean", "min"},  # what a table shows
 }
 SURFACE = {
+    **dict.fromkeys(
+        [
+            f"adjoints/{name}.py"
+            for name in ("arrays", "calls", "lowering", "recording", "reversal", "tangent")
+        ],
+        "attributes and functions of NumPy in kernels",
+    ),
+    "sparse/dependencies.py": "which entries a read reaches, and a write: one rule each",
+    "sparse/lanes.py": "how slopes follow operations that scale and move: one rule each",
     "core/operators.py": "what operators and methods of Tensors call: NumPy's names",
     "core/rewriting/operations.py": "what passes write: one method each",
 }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from fgrad.adjoints.programs import Program
 from fgrad.core.aval import Aval
+from fgrad.locks import lazy
 
 
 class Batched(Program):
@@ -24,7 +24,7 @@ class Batched(Program):
         """The outputs that have derivatives."""
         return self.inner.floating_outputs
 
-    @cached_property
+    @lazy
     def tangent(self) -> Program:
         """The program of tangents, for as many examples."""
         return Batched(self.inner.tangent, (*[self.mapped[k] for k in self.floating], *self.mapped))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numba
@@ -19,6 +18,7 @@ from fgrad.adjoints.syntax import Function
 from fgrad.adjoints.tangent import tangent
 from fgrad.backend.devices import on_host
 from fgrad.core.aval import Aval
+from fgrad.locks import lazy
 
 _own = threading.local()
 _making = locks.lock()
@@ -70,7 +70,7 @@ class Program:
 
     # ---- its signature ------------------------------------------------------------------------------
 
-    @cached_property
+    @lazy
     def operands(self) -> list[syntax.Param]:
         """The parameters that are operands."""
         return [self.function.params[i] for i in self.places]
@@ -86,7 +86,7 @@ class Program:
         known = {**dict(self.fixed), **dict(zip(self.places, values, strict=True))}
         return [known[i] for i in range(len(self.function.params))]
 
-    @cached_property
+    @lazy
     def floating(self) -> list[int]:
         """The operands that have derivatives, in the order of the tangent's first operands."""
         order = sorted(range(len(self.places)), key=lambda k: self.places[k])
@@ -96,7 +96,7 @@ class Program:
         """Return for each floating output the output of the tangent that goes with it."""
         return tangent_places(self.function)
 
-    @cached_property
+    @lazy
     def tangent(self) -> Program:
         """The program (x, dx) -> (f(x), J dx)."""
         family = self.family.setdefault("tangent", {})

@@ -13,7 +13,7 @@ import numpy as np
 from fgrad.compiler.concatenation import is_joined
 from fgrad.compiler.elements import SMALL, loop_dtypes
 from fgrad.compiler.fuse import holds, is_fusable
-from fgrad.compiler.library import ON_PAIRS, applied_by, is_harmless, is_native
+from fgrad.compiler.library import INDEXED, ON_PAIRS, applied_by, is_harmless, is_native
 from fgrad.compiler.products import arranged, is_inline
 from fgrad.compiler.simplify.constants import cast
 from fgrad.core.aval import Aval, aval_of
@@ -168,7 +168,7 @@ class Writer(Operations):
 
     def without_truths(self, e: Equation, args: tuple[Any, ...]) -> tuple[Equation, tuple[Any, ...]]:
         """Return an equation whose index has no True: it stands for an axis of which there is one element."""
-        template, count = e.params["template"], {"gather": 1, "scatter_add": 1, "put": 2}.get(e.name, 0)
+        template, count = e.params["template"], INDEXED[e.name]
         lead, arrays = args[:count], iter(args[count:])
         if any(p is False for p in template) or not all(isinstance(a, Var) for a in args[count:]):
             return e, args
@@ -304,7 +304,7 @@ def _mean(w: Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
 
 
 def _finite_top(w: Writer, x: Var, axes: tuple[int, ...]) -> Any:
-    top = w.make("max", x, axes=axes)
+    top = w.max(x, axes=axes)
     return w.spread(w.where(w.make("isfinite", top), top, 0.0), x, axes)
 
 
@@ -321,7 +321,7 @@ def _logsumexp(w: Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
 def _softmax(w: Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not _is_real(x):
         return None
-    y = w.make("exp", w.subtract(x, w.spread(w.make("max", x, axes=axes), x, axes)))
+    y = w.make("exp", w.subtract(x, w.spread(w.max(x, axes=axes), x, axes)))
     return w.multiply(y, w.spread(w.divide(1.0, w.sum(y, axes=axes)), x, axes))
 
 
@@ -329,7 +329,7 @@ def _softmax(w: Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
 def _log_softmax(w: Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not _is_real(x):
         return None
-    top = w.spread(w.make("max", x, axes=axes), x, axes)
+    top = w.spread(w.max(x, axes=axes), x, axes)
     total = w.make("log", w.sum(w.make("exp", w.subtract(x, top)), axes=axes))
     # the difference again, which takes less time than to write and read a row of them
     return w.subtract(w.subtract(x, top), w.spread(total, x, axes))
@@ -400,7 +400,7 @@ def _merged(w: Writer, x: Var, y: Var, places: tuple[str, str, str], runs: Seque
     x, y = (w.reshape(v, tuple([lengths[c] for c in p])) for v, p in ((x, a), (y, b)))
     z = _contract(w, x, y, a=a, b=b, out=out)
     if z is None:
-        z = w.make("contract", x, y, a=a, b=b, out=out)
+        z = w.contract(x, y, a=a, b=b, out=out)
     return w.reshape(z, shape)
 
 
@@ -442,8 +442,8 @@ def _multiplied(w: Writer, x: Var, y: Var, a: str, b: str, out: str) -> Var:
         made = Equation("contract", tuple(args), params, (z,), "")
         if is_inline(made) or is_native(made):
             x, y = _reordered(w, x, a, order[0]), _reordered(w, y, b, order[1])
-            return _reordered(w, w.make("contract", x, y, **params), order[2], out)
-    return w.make("contract", x, y, a=a, b=b, out=out)
+            return _reordered(w, w.contract(x, y, **params), order[2], out)
+    return w.contract(x, y, a=a, b=b, out=out)
 
 
 def _reordered(w: Writer, x: Var, letters: str, order: str) -> Var:
@@ -488,7 +488,7 @@ def _solve(w: Writer, a: Any, b: Any, *, check: str) -> Any:
 def _refuse(w: Writer, wrong: Var) -> None:
     """Let the program end where something is wrong; the primitives, asked again, say what that is."""
     fault = w.where(wrong, vm.REFUSED, 0)
-    w.checks[w.make("min", fault, axes=tuple(range(len(wrong.aval.shape))))] = None
+    w.checks[w.min(fault, axes=tuple(range(len(wrong.aval.shape))))] = None
 
 
 def _solved(w: Writer, name: str, a: Var, b: Var, shape: Any, params: dict[str, Any]) -> Any:
@@ -610,8 +610,8 @@ def _guard(w: Writer, x: Any, bad: Any, _: Any, *likes: Any, look: bool, strict:
         scale: Any = eps**0.25
         for like in likes:
             axes = (len(like.aval.shape) - 2, len(like.aval.shape) - 1)
-            top = w.spread(w.make("max", w.make("absolute", like), axes=axes), like, axes)
-            scale = w.make("maximum", top, scale)
+            top = w.spread(w.max(w.make("absolute", like), axes=axes), like, axes)
+            scale = w.maximum(top, scale)
         limit = w.multiply(scale, math.sqrt(eps)) if likes else scale * math.sqrt(eps)
         wrong = w.make("logical_and", bad, w.make("greater", w.make("absolute", x), limit))
     if look:
@@ -626,7 +626,7 @@ def _gather(w: Writer, x: Any, *arrays: Any, template: Any, unique: bool = False
         return None
     arrays = tuple([_signed(w, j) for j in arrays])
     _check(w, arrays, indexed_lengths(x.aval.shape, template))
-    return w.make("gather", x, *arrays, template=template, unique=unique)
+    return w.gather(x, *arrays, template=template, unique=unique)
 
 
 def _check(w: Writer, arrays: Sequence[Var], lengths: Sequence[int]) -> None:
@@ -693,7 +693,9 @@ def _require(w: Writer, good: Any, **_: Any) -> Any:
 def _trust(w: Writer, x: Any, good: Any) -> Any:
     """Let the program end where something is not good."""
     if not isinstance(good, Var):
-        return x if np.all(good) else None
+        if np.all(good):
+            return x
+        good = w.array(np.asarray(good))
     _refuse(w, w.logical_not(good))
     return x
 
@@ -799,7 +801,7 @@ def _winners(w: Writer, *arrays: Any, template: Any, shape: Any) -> Any:
     numbers = w.array(np.arange(places.aval.size))
     flat = w.reshape(places, (places.aval.size,))
     order = w.make("kernel.put", w.array(np.zeros(math.prod(shape), np.intp)), numbers, flat)
-    stays = w.make("gather", order, flat, template=(HOLE,), unique=False)
+    stays = w.gather(order, flat, template=(HOLE,), unique=False)
     return w.reshape(w.make("equal", stays, numbers), places.aval.shape)
 
 
@@ -822,7 +824,7 @@ def _chosen(w: Writer, value: Var, order: Any) -> Any:
     if not value.aval.size:  # none is written anywhere
         return w.operand(np.zeros(order.shape, value.aval.dtype))
     flat = w.reshape(value, (value.aval.size,))
-    return w.make("gather", flat, w.operand(np.maximum(order, 0)), template=(HOLE,), unique=False)
+    return w.gather(flat, w.operand(np.maximum(order, 0)), template=(HOLE,), unique=False)
 
 
 @_rule("scatter_add")

@@ -152,7 +152,7 @@ def _product(w: Writer, x: Var, y: Var) -> Any:
     a, b = ([w.slice(v, index=(..., i)) for i in range(2)] for v in (x, y))
 
     def real(i: int, j: int) -> Any:
-        return w.make("contract", a[i], b[j], a=f"{lead}ij", b=f"{lead}jk", out=f"{lead}ik")
+        return w.contract(a[i], b[j], a=f"{lead}ij", b=f"{lead}jk", out=f"{lead}ik")
 
     return w.pairs(w.subtract(real(0, 0), real(1, 1)), w.add(real(0, 1), real(1, 0)))
 

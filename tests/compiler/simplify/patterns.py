@@ -525,12 +525,11 @@ def sums_of_written(d: Drawing) -> Any:
 def gathers_what_repeats(d: Drawing) -> Any:
     shape = d.shape(((4, 3), (2, 3), (3, 2, 4), (300, 5)))
     axis = d.pick((0, len(shape) - 1))
-    own = (*shape[:axis], 1, *shape[axis + 1 :])
-    x = np.broadcast_to(d.fixed(own, d.dtype(("float64", "int8"))), shape)
+    i, places = d.fixed(shape, d.dtype(("float64", "int8"))), d.places(shape[axis])
     template = (*[slice(None)] * axis, HOLE)
 
-    def f(*_: Any) -> Any:
-        return bind("gather", x, d.places(shape[axis]), template=template)
+    def f(*xs: Any) -> Any:
+        return bind("gather", xs[i], places, template=template)
 
     return f
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections import Counter
 from typing import Any
@@ -59,7 +60,7 @@ def rewritten(rules: Rules, program: Program) -> Program:
 def hold(t: Traced, simple: Program, what: str, pattern: Pattern) -> None:
     """Assert that a program computes what another one does."""
     if passes._same(t.program.equations, simple.equations) and all(
-        map(passes._is, t.program.outputs, simple.outputs)
+        map(operator.is_, t.program.outputs, simple.outputs)
     ):
         return
     error, values = computed(simple, t.inputs)

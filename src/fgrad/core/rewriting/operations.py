@@ -39,7 +39,9 @@ class Operations:
     add, subtract, multiply, divide = map(_named, ("add", "subtract", "multiply", "divide"))
     logical_not, where = map(_named, ("logical_not", "where"))
     slice, sum, transpose = map(_named, ("slice", "sum", "transpose"))
-    convert = _named("convert")
+    contract, convert, gather, max, maximum, min = map(
+        _named, ("contract", "convert", "gather", "max", "maximum", "min")
+    )
 
     def reshape(self, x: Any, shape: Sequence[int]) -> Any:
         """Return `x` in another shape."""
