@@ -443,7 +443,8 @@ def _multiplied(w: Writer, x: Var, y: Var, a: str, b: str, out: str) -> Var:
         if is_inline(made) or is_native(made):
             x, y = _reordered(w, x, a, order[0]), _reordered(w, y, b, order[1])
             return _reordered(w, w.contract(x, y, **params), order[2], out)
-    return w.contract(x, y, a=a, b=b, out=out)
+    product: Var = w.contract(x, y, a=a, b=b, out=out)
+    return product
 
 
 def _reordered(w: Writer, x: Var, letters: str, order: str) -> Var:
