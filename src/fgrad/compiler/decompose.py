@@ -168,7 +168,7 @@ class Writer(Operations):
 
     def without_truths(self, e: Equation, args: tuple[Any, ...]) -> tuple[Equation, tuple[Any, ...]]:
         """Return an equation whose index has no True: it stands for an axis of which there is one element."""
-        template, count = e.params["template"], INDEXED[e.name]
+        template, count = e.params["template"], INDEXED.get(e.name, 0)
         lead, arrays = args[:count], iter(args[count:])
         if any(p is False for p in template) or not all(isinstance(a, Var) for a in args[count:]):
             return e, args
