@@ -126,7 +126,11 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
 
 def _kths(kth: Any) -> Any:
     """Return indices to partition at, as NumPy takes them."""
-    return concrete(kth, "partition") if isinstance(kth, Tensor) else kth
+    kth = concrete(kth, "partition") if isinstance(kth, Tensor) else kth
+    numbers = np.asarray(kth)
+    if numbers.dtype.kind not in "iu" or numbers.ndim > 1:
+        np.partition(np.zeros(1), kth)  # NumPy's error, also where a program computes the positions
+    return kth
 
 
 @extends(np.partition)
