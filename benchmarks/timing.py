@@ -31,13 +31,17 @@ def fastest(runs: Mapping[str, Callable[[], object]], seconds: float) -> dict[st
     return best
 
 
+def environment(**more: str) -> dict[str, str]:
+    """Return the environment of fresh processes: this one's and more; Python stores bytecode."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | more
+
+
 def fastest_process(scripts: Mapping[str, str], repeats: int) -> dict[str, float]:
     """Return the least seconds from start to end of a fresh Python process for each of `scripts`."""
     best = dict.fromkeys(scripts, inf)
-    usual = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}  # compiled once for all
     for _ in range(1 + repeats):  # the first round fills the disk caches
         for name, script in scripts.items():
             start = perf_counter()
-            subprocess.run([sys.executable, "-c", script], check=True, env=usual)  # noqa: S603 -- our own scripts
+            subprocess.run([sys.executable, "-c", script], check=True, env=environment())  # noqa: S603 -- our own scripts
             best[name] = min(best[name], perf_counter() - start)
     return best

@@ -26,7 +26,7 @@ from benchmarks import THREADS
 from benchmarks.jit import libraries
 from benchmarks.jit.lines import LINES, Line
 from benchmarks.jit.programs import mlp, mlp_inputs
-from benchmarks.timing import fastest
+from benchmarks.timing import environment, fastest
 from fgrad.demo.report import table
 
 TOLERANCE = {4: 1e-4, 8: 1e-9}  # of the largest number of an array, by the bytes of one
@@ -99,7 +99,7 @@ def child(name: str, seconds: float, threads: int) -> dict[str, Any]:
     """Return what a fresh process measures for a line, or what it says as it fails as `error`."""
     command = [sys.executable, "-m", "benchmarks.jit", "--child", name, "--seconds", str(seconds)]
     with TemporaryDirectory() as cache:
-        env = {**os.environ, "FGRAD_CACHE_DIR": cache, "BENCHMARK_THREADS": str(threads)}
+        env = environment(FGRAD_CACHE_DIR=cache, BENCHMARK_THREADS=str(threads))
         if threads == 1:
             flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
             env["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
@@ -183,7 +183,7 @@ def starts(_: str, __: float) -> dict[str, Any]:
 
 def process(label: str, cache: str) -> float:
     """Return the seconds from start to end of a process with compiled code in the folder `cache`."""
-    env = {**os.environ, "FGRAD_CACHE_DIR": cache}
+    env = environment(FGRAD_CACHE_DIR=cache)
     start = perf_counter()
     subprocess.run([sys.executable, "-c", START.format(label)], check=True, env=env)  # noqa: S603 -- our own script
     return perf_counter() - start

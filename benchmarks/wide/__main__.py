@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.timing import fastest
+from benchmarks.timing import environment, fastest
 from benchmarks.wide import PROGRAMS
 from benchmarks.wide.libraries import LIBRARIES, installed
 from benchmarks.wide.program import Program
@@ -101,8 +100,8 @@ def in_process(name: str, peer: str, *, small: bool) -> dict[str, float]:
     """Return what `first_call` finds in a fresh process without stored kernels."""
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks.wide", "--child", name, peer, *["--small"] * small]
-        environment = {**os.environ, "FGRAD_CACHE_DIR": folder}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)  # noqa: S603
+        env = environment(FGRAD_CACHE_DIR=folder)
+        done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)  # noqa: S603
     return json.loads(done.stdout) if done.returncode == 0 else {}
 
 
