@@ -11,6 +11,7 @@ import pytest
 import fgrad as fg
 from fgrad.compiler.decompose import decompose
 from fgrad.compiler.fuse import Call, fuse
+from fgrad.kernels import compilation, native
 
 RNG = np.random.default_rng(4)
 X, Y = RNG.standard_normal((30, 800)), RNG.standard_normal((40, 50))
@@ -172,3 +173,21 @@ def test_a_loop_whose_work_is_done_outside_is_not_written():
         return fg.nn.softmax(np.broadcast_to(row[:, :, None], (3, 3, 1)), axis=2)
 
     np.testing.assert_array_equal(fg.jit(f)(X[:3, :3]), np.ones((3, 3, 1)))
+
+
+@pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
+def test_a_loop_with_short_loops_inside_becomes_one_of_vectors():
+    def distorted(camera: Any, point: Any) -> Any:
+        shift = point - camera[:3]
+        flat = shift[:2] / shift[2]
+        return flat * (1 + camera[3] * (flat * flat).sum()) * camera[4] + np.cos(camera[4:])
+
+    lowered = fg.jit(fg.vmap(fg.jacrev(distorted, (0, 1)))).lower(CAMERAS, POINTS)
+    keys = lowered.compile()._plan.block.keys()
+    short = [text for text, _ in keys if "unrolled(" in text]
+    assert short
+    for text in short:
+        made = compilation.optimised(
+            compilation.assembly(text, "kernel", "short"), compilation.target_machine()
+        )
+        assert "llvm.loop.isvectorized" in str(made)

@@ -151,11 +151,11 @@ def test_who_is_interrupted_waits_for_llvm_alone(monkeypatch):
     assert not compilers()
 
 
-def test_turns_of_a_loop_are_not_written_out():
+def test_turns_of_a_loop_are_written_out_where_the_text_says_so():
     text = """
 def kernel(slots, args, lo, hi):
     x, step = float64_at(slots, args, 0), np.uintp(args[1])
-    for i in range({}):
+    for i in {}:
         x[i * step] = math.sqrt(x[i * step * step])
 """
 
@@ -164,4 +164,5 @@ def kernel(slots, args, lo, hi):
         made = str(compilation.optimised(written, compilation.target_machine()))
         return len(re.findall(r"= .*double @llvm\.sqrt\.f64\(", made))
 
-    assert roots("lo, hi") == roots("np.uintp(3)") == 1
+    assert roots("range(lo, hi)") == roots("range(np.uintp(3))") == 1
+    assert roots("unrolled(np.uintp(3))") == 3

@@ -26,7 +26,8 @@ from fgrad.core.program import Equation, Var
 from fgrad.kernels import vector
 from fgrad.kernels.body import FLOAT64, Body, helpers
 
-TURNS = 4  # of a loop that LLVM may write out: longer ones it should make vectors of
+TURNS = 4  # of a loop that LLVM writes out, so that the loop around it can become one of vectors
+WRITTEN_OUT = 16  # turns of such loops in each other
 BLOCKS = 1024  # at most, and as few as take an eighth of the memory of what they read
 FILLING = 900  # the number of the loop that fills an array with zeros
 _CALLED = re.compile(r"(?<![\w.])[\w.]+(?=\()")
@@ -243,7 +244,8 @@ class _Loops(Writer):
                 size = ("size", id(item))
                 bound = self._number if item.size <= TURNS else self._argument
                 count = bound(size, item.size)
-                out.append(f"{pad}for i{item.number} in range({count}):")
+                turns = "unrolled" if _turns(item) <= WRITTEN_OUT else "range"
+                out.append(f"{pad}for i{item.number} in {turns}({count}):")
                 out += body
                 out += self._lines(item.after, level)
             else:
@@ -466,6 +468,12 @@ def _hold(loop: Loop, sizes: dict[int, int]) -> None:
             _hold(item, sizes)
         else:
             hold(item, sizes)
+
+
+def _turns(loop: Loop) -> float:
+    """Return how often the innermost lines of short loops run, infinity if one of the loops is long."""
+    inner = [_turns(item) for item in loop.body if isinstance(item, Loop)]
+    return loop.size * max(inner, default=1) if loop.size <= TURNS else math.inf
 
 
 def _places(loop: Loop) -> Any:

@@ -73,7 +73,7 @@ def declared() -> dict[str, Intrinsic]:
 @cache
 def for_translation() -> dict[str, Any]:
     """Return the names for kernels that `translate` compiles, where functions stand for their texts."""
-    return {"np": np, "math": math, "helper": lambda function: function, **declared()}
+    return {"np": np, "math": math, "helper": lambda function: function, "unrolled": range, **declared()}
 
 
 def _fixed(result: str, emit: Callable[..., Any], *params: str) -> Intrinsic:

@@ -5,6 +5,7 @@
 | `np`, `math` | as Numba has them | NumPy's |
 | `helper` | decorates functions that the kernel calls, and that raise nothing | likewise |
 | `float64_at(slots, args, 3)` | a pointer to the buffer whose number is `args[3]` | a flat array over it |
+| `unrolled(3)` in a `for` | `range`, of which LLVM writes out all turns | `range` |
 | `alone(pointer)` | the same, with the promise that no other pointer leads there | the same |
 | `integer_at(slots, args, 3, kind)` | the integer of type `INTEGERS[kind]` that is in a buffer | likewise |
 | `move(slots, k, bytes)` | adds to the address of buffer k | likewise |
@@ -142,7 +143,8 @@ def interpreted_names() -> dict[str, Any]:
         return int(readers[INTEGERS[kind]](slots, args, k)[0])
 
     readers = {name: _reader(np.dtype(name)) for name in DTYPES}
-    names: dict[str, Any] = {"np": np, "math": mathlib.interpreted, "helper": _same, "alone": _same}
+    names: dict[str, Any] = {"np": np, "math": mathlib.interpreted, "unrolled": range}
+    names |= {"helper": _same, "alone": _same}
     names |= {f.__name__: f for f in (part, clipped, integer_at, move, assign, swap, copy, zero, call)}
     names |= {"push": push, "follow": follow, "add_any": operator.add, "multiply_any": operator.mul}
     names |= {"larger": np.maximum, "smaller": np.minimum}

@@ -227,7 +227,7 @@ class _Writer:
                 builder.store(step, place)
 
         builder.store(first.value, place)
-        self._loop(proceed, body)
+        self._loop(proceed, body, whole=node.iter.func.id == "unrolled")  # type: ignore[attr-defined]
 
     def _while(self, node: ast.While) -> None:
         if node.orelse:
@@ -237,8 +237,14 @@ class _Writer:
             lambda: self._statements(node.body),
         )
 
-    def _loop(self, proceed: Callable[[], Any], body: Callable[[], None]) -> None:
-        """Write a loop; where it changes the kind of a variable, once more with the kind that serves all."""
+    def _loop(self, proceed: Callable[[], Any], body: Callable[[], None], *, whole: bool = False) -> None:
+        """Write a loop; where it changes the kind of a variable, once more with the kind that serves all.
+
+        Args:
+            proceed: writes whether there is another turn.
+            body: writes a turn.
+            whole: LLVM is to write out all turns one after another.
+        """
         builder = self.builder
         function, start = builder.function, builder.block
         length, blocks = len(start.instructions), len(function.blocks)
@@ -254,7 +260,9 @@ class _Writer:
             self.loops.pop()
             after = self.kinds
             if not builder.block.is_terminated:
-                builder.branch(head)
+                back = builder.branch(head)
+                if whole:
+                    back.set_metadata("llvm.loop", _written_out(builder.module))
             wanted = _agreed([before, {name: after[name] for name in before}])
             if wanted == before == {name: after[name] for name in before}:
                 break
@@ -649,11 +657,17 @@ def _of_both(branches: Sequence[Mapping[str, str]], name: str) -> str | None:
         return None
 
 
+def _written_out(module: ir.Module) -> Any:
+    node = module.add_metadata([f"loop {len(module.metadata)}"])
+    node.operands = node, module.add_metadata(["llvm.loop.unroll.full"])  # itself: one of its own
+    return node
+
+
 def _is_range(node: ast.expr) -> bool:
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
-        and node.func.id == "range"
+        and node.func.id in {"range", "unrolled"}
         and len(node.args) in {1, 2}
         and not node.keywords
     )
