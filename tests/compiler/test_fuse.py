@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.helpers import unchecked
 
 import fgrad as fg
 from fgrad.compiler.decompose import decompose
@@ -175,6 +176,7 @@ def test_a_loop_whose_work_is_done_outside_is_not_written():
     np.testing.assert_array_equal(fg.jit(f)(X[:3, :3]), np.ones((3, 3, 1)))
 
 
+@unchecked("no loop becomes one of vectors")
 @pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
 def test_a_loop_with_short_loops_inside_becomes_one_of_vectors():
     def distorted(camera: Any, point: Any) -> Any:
