@@ -321,3 +321,14 @@ def test_print_saved_residuals_shows_what_a_policy_keeps(capsys):
     assert out.endswith("2 arrays, 64 bytes\n"), out
     fg.print_saved_residuals(np.sum, np.ones(4))
     assert capsys.readouterr().out == "0 arrays, 0 bytes\n"
+
+
+def test_a_program_is_the_same_when_it_is_traced_again():
+    def slope(x):
+        ones = fg.jvp(np.cumsum, (x,), (np.ones_like(x),))[1]  # a constant
+        return fg.grad(fg.checkpoint(lambda t: np.sum(t * 3)))(ones)
+
+    first, again = fg.make_graph(slope)(np.ones(2)), fg.make_graph(slope)(np.ones(2))  # rules are known now
+    assert str(first) == str(again)
+    for _ in range(2):
+        np.testing.assert_array_equal(fg.jit(lambda x: slope(x))(np.ones(2)), [3, 3])

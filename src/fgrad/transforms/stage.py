@@ -206,16 +206,19 @@ class Stage(Trace):
         """Write down `primitive` applied to values that no other trace concerns."""
         if primitive.inline:
             return NotImplemented
-        operands = []
+        operands, known = [], True
         for v in values:
             if v.__class__ is StagedTracer:
                 if v.trace is not self or v.weak or (primitive.real and v.dtype.kind == "c"):
                     return NotImplemented
+                known = False
                 operands.append(v.var)
             elif isinstance(v, Tracer):
                 return NotImplemented
             else:
                 operands.append(self.operand(v))
+        if known:  # `process` is not asked for constants
+            return (primitive.large or primitive.run)(*values, **params)
         return self._written(primitive, tuple(operands), params, None)
 
     def _written(
