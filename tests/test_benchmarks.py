@@ -8,6 +8,7 @@ from benchmarks import cuda
 from benchmarks.jit import libraries, programs
 from benchmarks.jit.__main__ import agree
 from benchmarks.jit.lines import LINES
+from benchmarks.wide import page
 
 import fgrad as fg
 
@@ -166,3 +167,22 @@ def test_programs_of_cuda_have_the_derivatives_they_are_timed_for(monkeypatch, n
         ends.append(float(value))
     slope = (ends[0] - ends[1]) / (2 * STEP)
     np.testing.assert_allclose(np.sum(gradient * direction(args[0])), slope, rtol=1e-5, atol=1e-6)
+
+
+def test_a_page_shows_what_was_found_and_keeps_the_rest():
+    limits = dict.fromkeys(page.QUOTIENTS, 1.0)
+    found = {
+        "fast": {"seconds": {"compiled": 1e-3, "jax": 4e-3}, "ratios": {"compiled / jax": 0.25}},
+        "slow": {"seconds": {"compiled": 4e-3, "jax": 1e-3}, "ratios": {"compiled / jax": 4.0}},
+    }
+    text = f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n"
+    once = page.renewed(text, found, limits)
+    assert once.startswith(
+        f"before\n{page.BEGIN}\n\n- compiled / JAX: geometric mean 1.00 of 2 programs; above 1: slow 4.00."
+    )
+    assert "| slow | 4 | 1 |  |  | 4.00 |" in once
+    assert "old" not in once
+    assert once.endswith(f"{page.END}\nafter\n")
+    assert page.renewed(once, found, limits) == once
+    with pytest.raises(ValueError, match="needs the lines"):
+        page.renewed("no marks", found, limits)

@@ -13,6 +13,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from statistics import geometric_mean
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import environment, fastest
-from benchmarks.wide import PROGRAMS
+from benchmarks.wide import PROGRAMS, page
 from benchmarks.wide.libraries import LIBRARIES, installed
 from benchmarks.wide.program import Program
 
@@ -133,11 +134,10 @@ def summary(found: dict[str, dict[str, Any]]) -> list[str]:
         numbers = {name: r[kind] for name, entry in found.items() if kind in (r := ratios(entry))}
         if not numbers:
             continue
-        geometric = math.exp(sum(map(math.log, numbers.values())) / len(numbers))
         missed = sorted((name for name in numbers if numbers[name] > each), key=lambda name: -numbers[name])
         lines.append(
-            f"{kind}: geometric mean {geometric:.2f} of {len(numbers)} (budget {mean}), "
-            f"{len(missed)} above {each}, worst {max(numbers.values()):.2f}"
+            f"{kind}: geometric mean {geometric_mean(numbers.values()):.2f} of {len(numbers)} "
+            f"(budget {mean}), {len(missed)} above {each}, worst {max(numbers.values()):.2f}"
         )
         lines += [f"    {numbers[name]:.2f} {name}" for name in missed]
     return lines
@@ -157,6 +157,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--small", action="store_true", help="small inputs, to try the programs")
     parser.add_argument("--markdown", action="store_true", help="tables in Markdown")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
+    parser.add_argument("--page", type=Path, help="renew the figures of this page, docs/performance.md")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
@@ -193,10 +194,12 @@ def main(arguments: list[str] | None = None) -> int:
         for peer, note in entry["notes"].items():
             print(f"    {peer}: {note}", file=sys.stderr, flush=True)
     print("", *summary(found), sep="\n")
+    whole = {n: {**e, "ratios": ratios(e)} for n, e in found.items()}
     if options.json:
-        options.json.write_text(
-            json.dumps({n: {**e, "ratios": ratios(e)} for n, e in found.items()}, indent=1)
-        )
+        options.json.write_text(json.dumps(whole, indent=1))
+    if options.page:
+        limits = {kind: each for kind, (each, _) in BUDGETS.items()}
+        options.page.write_text(page.renewed(options.page.read_text(), whole, limits))
     wrong = ("failed", "against")
     return int(any(note.startswith(wrong) for e in found.values() for note in e["notes"].values()))
 
