@@ -1,4 +1,4 @@
-"""The part of a page that shows the figures of the wide benchmark: `python -m benchmarks.wide --page FILE`."""
+"""The part of a page with the figures of the wide benchmark: `python -m benchmarks.wide --page FILE`."""
 
 from __future__ import annotations
 
