@@ -25,6 +25,7 @@ from fgrad.adjoints.reversal import Reversal
 from fgrad.adjoints.sums import Sums
 from fgrad.adjoints.syntax import Alloc, Assign, For, Function, If, Opaque, Raise, Stmt, Store, View, While
 from fgrad.adjoints.tangent import renamed
+from fgrad.adjoints.zeros import Zeros
 
 _ALLOCATION = re.compile(r" {4}\w+ = (np\.(empty|zeros)\(|\w+\.copy\(\))")
 STACKS = {"f": "float64", "i": "int64", "c": "complex128"}
@@ -59,6 +60,9 @@ class Adjoint:
         self.cts = self.reversal.cts
         self.kinds = function.types
         self.sums: Sums | None = None  # of the loop that is written
+        outside = {*self.given, *(p.name for p in function.params)}
+        scalars = [ct for n, ct in self.cts.items() if not syntax.is_array(self.kinds[n]) and n not in outside]
+        self.zeros = Zeros(self.plan, function.body, scalars)
         self.lent = {n for n in self.given if n not in self.wrt and self.is_lent(n)}
 
     def source(self, name: str, *, counts: bool = False) -> str:
@@ -469,7 +473,8 @@ class Adjoint:
             elif s in self.plan.slots:
                 out.add(f"{s.name} = {self.plan.slots[s]}", s.line)  # type: ignore[union-attr]
             for r in self.plan.reverse[s]:
-                out.add(self.sums.added(r) if self.sums else r, s.line)
+                added = self.sums.added(r) if self.sums else r
+                out.add(self.zeros.written(r) if added is r else added, s.line)
             return
         if isinstance(s, If):
             body, orelse = self.block_back(s.body, out), self.block_back(s.orelse, out)
