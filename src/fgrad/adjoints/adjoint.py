@@ -35,7 +35,8 @@ STACKS = {"f": "float64", "i": "int64", "c": "complex128"}
 def grown(stack: Any, size: int) -> Any:
     """Return a stack with the same elements and place for `size`, at least twice as many."""
     made = np.empty(max(2 * stack.size, size), stack.dtype)
-    made[: stack.size] = stack
+    for k in range(stack.size):  # Numba takes seconds to compile the slice
+        made[k] = stack[k]
     return made
 
 
