@@ -5,11 +5,14 @@ python benchmarks/kernels.py [NAME ...]
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, vectorize
 
 import fgrad
 
@@ -69,7 +72,50 @@ def thomas(a, b, c, d, x):
 
 
 @njit
-def horner(c, x, out):
+def accelerate(q, m, a):
+    for i in range(3):
+        ax, ay = 0.0, 0.0
+        for j in range(3):
+            if i != j:
+                dx, dy = q[j, 0] - q[i, 0], q[j, 1] - q[i, 1]
+                r2 = dx * dx + dy * dy
+                w = m[j] / (r2 * np.sqrt(r2))
+                ax += w * dx
+                ay += w * dy
+        a[i, 0], a[i, 1] = ax, ay
+
+
+@njit
+def three_body(q, v, m, h, steps):
+    k1, k2, k3, k4 = np.empty((3, 2)), np.empty((3, 2)), np.empty((3, 2)), np.empty((3, 2))
+    q2, q3, q4 = np.empty((3, 2)), np.empty((3, 2)), np.empty((3, 2))
+    for _ in range(steps):
+        accelerate(q, m, k1)
+        for i in range(3):
+            for d in range(2):
+                q2[i, d] = q[i, d] + 0.5 * h * v[i, d]
+        accelerate(q2, m, k2)
+        for i in range(3):
+            for d in range(2):
+                q3[i, d] = q[i, d] + 0.5 * h * v[i, d] + 0.25 * h * h * k1[i, d]
+        accelerate(q3, m, k3)
+        for i in range(3):
+            for d in range(2):
+                q4[i, d] = q[i, d] + h * v[i, d] + 0.5 * h * h * k2[i, d]
+        accelerate(q4, m, k4)
+        for i in range(3):
+            for d in range(2):
+                q[i, d] += h * v[i, d] + h * h / 6 * (k1[i, d] + k2[i, d] + k3[i, d])
+                v[i, d] += h / 6 * (k1[i, d] + 2 * k2[i, d] + 2 * k3[i, d] + k4[i, d])
+
+
+@vectorize
+def horner(x):
+    return 0.9 + x * (0.8 - x * (0.7 + x * (0.6 - x * (0.5 + x * (0.4 - x * (0.3 + 0.2 * x))))))
+
+
+@njit
+def horner_loop(c, x, out):
     for i in range(len(x)):
         total = 0.0
         for k in range(len(c) - 1, -1, -1):
@@ -77,69 +123,217 @@ def horner(c, x, out):
         out[i] = total
 
 
+class Case(NamedTuple):
+    """A kernel, what it is called with, and the most that value and gradient may take of its time."""
+
+    kernel: Callable[..., Any]
+    args: tuple[Any, ...]
+    wrt: tuple[int, ...]
+    written: tuple[int, ...] = ()
+    budget: float = 4.0
+    checkpoint: int | bool = False
+    peers: str = ""
+
+
 def cases():
     rng = np.random.default_rng(0)
     n = 10**6
     field = rng.normal(size=(512, 512)), rng.normal(size=(512, 512))
     bands = rng.uniform(0.1, 0.3, n), rng.uniform(1, 2, n), rng.uniform(0.1, 0.3, n), rng.normal(size=n)
-    return {  # a kernel, its arguments, which are differentiated and which written to, and the budget
-        "Lennard-Jones, 500 atoms": (lennard_jones, (rng.uniform(0, 20, (500, 3)),), (0,), None, 3.5),
-        "Gauss-Seidel 512 x 512, 50 sweeps": (gauss_seidel, (*field, 50), (0, 1), 0, 4.0),
-        "LU 300": (lu, (rng.normal(size=(300, 300)) + 30 * np.eye(300),), (0,), 0, 4.0),
-        "Thomas 1e6": (thomas, (*bands, np.zeros(n)), (0, 1, 2, 3), 4, 4.0),
-        "Horner 1e6, 8 coefficients": (
-            horner,
-            (rng.normal(size=8), rng.normal(size=n), np.zeros(n)),
-            (0, 1),
-            2,
-            2.5,
+    matrix = rng.normal(size=(300, 300)) + 30 * np.eye(300)
+    angles = np.linspace(0, 2 * np.pi, 4)[:3]
+    place = np.stack([np.cos(angles), np.sin(angles)], 1)
+    bodies = place, 0.7 * np.stack([-place[:, 1], place[:, 0]], 1), np.array([1.0, 0.9, 1.1]), 1e-4, 10**5
+    atoms = 1.2 * np.stack(np.meshgrid(*[np.arange(8.0)] * 3), -1).reshape(-1, 3)[:500]
+    series = rng.normal(size=8), rng.normal(size=n), np.zeros(n)
+    return {
+        "Lennard-Jones, 500 atoms": Case(
+            lennard_jones, (atoms + rng.uniform(-0.05, 0.05, atoms.shape),), (0,), budget=3.5, peers="atoms"
         ),
+        "Gauss-Seidel 512 x 512, 50 sweeps": Case(gauss_seidel, (*field, 50), (0, 1), (0,)),
+        "LU 300": Case(lu, (matrix,), (0,), (0,), peers="lu"),
+        "Thomas 1e6": Case(thomas, (*bands, np.zeros(n)), (0, 1, 2, 3), (4,), peers="thomas"),
+        "Horner ufunc 1e6": Case(horner, (series[1],), (0,), budget=2.5, peers="horner"),
+        "Horner loop 1e6, 8 coefficients": Case(horner_loop, series, (0, 1), (2,)),
+        "three bodies, RK4, 1e5 steps": Case(three_body, bodies, (0, 1, 2), (0, 1), 5.0, peers="bodies"),
+        "the same, checkpoint=True": Case(three_body, bodies, (0, 1, 2), (0, 1), 5.0, checkpoint=True),
     }
 
 
-def best(f, repeats=7):
-    times = []
-    for _ in range(repeats):
-        start = time.process_time()
-        f()
-        times.append(time.process_time() - start)
-    return min(times)
-
-
-def measured(kernel, args, wrt, written):
-    function = fgrad.differentiate(kernel)
+def candidates(case):
+    """Return the kernel, and its value with gradient of the sum of its results, as functions of nothing."""
+    function = fgrad.differentiate(case.kernel, checkpoint=case.checkpoint)
 
     def loss(*given):
-        if written is None:
-            return function(*given)
-        held = [fgrad.tensor(x) if i == written else x for i, x in enumerate(given)]
-        function(*held)
-        return held[written].sum()
+        held = [fgrad.tensor(x) if i in case.written else x for i, x in enumerate(given)]
+        result = function(*held)
+        return sum(held[i].sum() for i in case.written) if case.written else result.sum()
 
-    gradient = fgrad.value_and_grad(loss, argnums=wrt)
+    gradient = fgrad.value_and_grad(loss, argnums=case.wrt)
 
     def plain():
-        kernel(*[x.copy() if i == written else x for i, x in enumerate(args)])
+        return case.kernel(*[x.copy() if i in case.written else x for i, x in enumerate(case.args)])
 
-    plain()
-    start = time.perf_counter()
-    gradient(*args)
-    first = time.perf_counter() - start
-    return best(plain), best(lambda: gradient(*args)), first
+    return plain, lambda: gradient(*case.args), function
+
+
+def measured(runs, repeats=9):
+    """Return the least seconds of wall and of processor time of each function, called in turns."""
+    least = [[np.inf, np.inf] for _ in runs]
+    for _ in range(repeats):
+        for times, run in zip(least, runs, strict=True):
+            wall, own = time.perf_counter(), time.process_time()
+            run()
+            own, wall = time.process_time() - own, time.perf_counter() - wall
+            times[:] = min(times[0], wall), min(times[1], own)
+    return least
+
+
+def first_call(run):
+    start = time.process_time()
+    run()
+    return time.process_time() - start
+
+
+# ---- peers: value and gradient of the same programs, as one writes them there -----------------------------
+
+
+def in_jax(name, args):
+    """Return value and gradient, compiled by JAX; None where nobody would write the loop there."""
+    import jax  # noqa: PLC0415 -- a peer, where it is installed
+    import jax.numpy as jnp  # noqa: PLC0415
+
+    jax.config.update("jax_enable_x64", True)
+
+    def atoms(x):
+        gap = x[:, None] - x[None]
+        inverse = 1.0 / ((gap**2).sum(-1) + jnp.eye(len(x)))
+        return 2.0 * jnp.sum((inverse**6 - inverse**3) * (1 - jnp.eye(len(x))))
+
+    def lu_(a):
+        rows = jnp.arange(len(a))
+
+        def step(k, a):
+            factor = jnp.where(rows > k, a[:, k] / a[k, k], 0.0)
+            a = a - factor[:, None] * jnp.where(rows > k, a[k], 0.0)
+            return a.at[:, k].set(jnp.where(rows > k, factor, a[:, k]))
+
+        return jax.lax.fori_loop(0, len(a), step, a).sum()
+
+    def thomas_(a, b, c, d, x):
+        def down(before, row):
+            a, b, c, d = row
+            m = b - a * before[0]
+            found = c / m, (d - a * before[1]) / m
+            return found, found
+
+        _, (upper, right) = jax.lax.scan(down, (0.0, 0.0), (a.at[0].set(0.0), b, c, d))
+
+        def up(behind, row):
+            found = row[1] - row[0] * behind
+            return found, found
+
+        return jax.lax.scan(up, 0.0, (upper, right), reverse=True)[1].sum()
+
+    def accelerations(q, m):
+        gap = q[None] - q[:, None]
+        r2 = (gap**2).sum(-1) + jnp.eye(3)
+        return ((m[None] * (1 - jnp.eye(3)) / (r2 * jnp.sqrt(r2)))[..., None] * gap).sum(1)
+
+    def bodies(q, v, m, h, steps):
+        def step(_, state):
+            q, v = state
+            k1 = accelerations(q, m)
+            k2 = accelerations(q + 0.5 * h * v, m)
+            k3 = accelerations(q + 0.5 * h * v + 0.25 * h * h * k1, m)
+            k4 = accelerations(q + h * v + 0.5 * h * h * k2, m)
+            return q + h * v + h * h / 6 * (k1 + k2 + k3), v + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+
+        q, v = jax.lax.fori_loop(0, steps, step, (q, v))
+        return q.sum() + v.sum()
+
+    programs = {
+        "atoms": (atoms, 0),
+        "lu": (lu_, 0),
+        "thomas": (thomas_, (0, 1, 2, 3)),
+        "horner": (lambda x: polynomial(x).sum(), 0),
+        "bodies": (bodies, (0, 1, 2)),
+    }
+    if name not in programs:
+        return None
+    program, wrt = programs[name]
+    static = (4,) if name == "bodies" else ()
+    run = jax.jit(jax.value_and_grad(program, argnums=wrt), static_argnums=static)
+    given = [x if i in static else jnp.asarray(x) for i, x in enumerate(args)]
+    return lambda: jax.block_until_ready(run(*given))
+
+
+def in_torch(name, args):
+    """Return value and gradient by eager PyTorch; None where its loop takes minutes."""
+    import torch  # noqa: PLC0415 -- a peer, where it is installed
+
+    torch.set_num_threads(1)
+
+    def atoms(x):
+        gap = x[:, None] - x[None]
+        one = torch.eye(len(x), dtype=x.dtype)
+        inverse = 1.0 / ((gap**2).sum(-1) + one)
+        return 2.0 * ((inverse**6 - inverse**3) * (1 - one)).sum()
+
+    def lu_(a):
+        rows = []
+        for _ in range(len(a)):
+            factor = a[1:, 0] / a[0, 0]
+            rows.append(a[0].sum() + factor.sum())
+            a = a[1:, 1:] - factor[:, None] * a[0, 1:]
+        return torch.stack(rows).sum()
+
+    programs = {"atoms": atoms, "lu": lu_, "horner": lambda x: polynomial(x).sum()}
+    if name not in programs:
+        return None
+
+    def run():
+        x = torch.tensor(args[0], requires_grad=True)
+        value = programs[name](x)
+        value.backward()
+        return value, x.grad
+
+    return run
+
+
+def polynomial(x):
+    return 0.9 + x * (0.8 - x * (0.7 + x * (0.6 - x * (0.5 + x * (0.4 - x * (0.3 + 0.2 * x))))))
+
+
+def peer_times(case):
+    """Return seconds of JAX and PyTorch, where they are installed and have the program."""
+    found = []
+    for module, make in (("jax", in_jax), ("torch", in_torch)):
+        run = make(case.peers, case.args) if case.peers and importlib.util.find_spec(module) else None
+        if run is not None:
+            run()
+        found.append(measured([run], 5)[0][0] if run is not None else None)
+    return found
 
 
 def main(names):
-    print(f"{'kernel':36} {'ms':>8} {'with gradient':>14} {'ratio':>6} {'budget':>6} {'first call, s':>13}")
+    print(f"{'wall and processor time in ms':34} {'kernel':>15} {'with gradient':>15} {'ratio':>12} "
+          f"{'budget':>6} {'first calls, s':>14} {'JAX':>8} {'PyTorch':>8} {'stack':>9}")  # fmt: skip
     ratios = []
-    for name, (kernel, args, wrt, written, budget) in cases().items():
+    for name, case in cases().items():
         if names and not any(n.lower() in name.lower() for n in names):
             continue
-        own, both, first = measured(kernel, args, wrt, written)
-        ratios.append(both / own)
-        print(
-            f"{name:36} {1e3 * own:8.2f} {1e3 * both:14.2f} {both / own:6.2f} {budget:6.1f} {first:13.1f}",
-            flush=True,
-        )
+        plain, both, function = candidates(case)
+        firsts = first_call(plain), first_call(both)
+        own, with_gradient = measured([plain, both])
+        ratio = [y / x for x, y in zip(own, with_gradient, strict=True)]
+        ratios.append(min(ratio))
+        peers = "".join(f" {1e3 * t:8.2f}" if t is not None else f" {'-':>8}" for t in peer_times(case))
+        args = case.args if not hasattr(function, "ufunc") else (np.zeros(len(case.args[0])), *case.args)
+        held = function.cost(*args).stack_bytes
+        print(f"{name:34} {1e3 * own[0]:7.2f} {1e3 * own[1]:7.2f} {1e3 * with_gradient[0]:7.2f} "
+              f"{1e3 * with_gradient[1]:7.2f} {ratio[0]:6.2f}{ratio[1]:6.2f} {case.budget:6.1f} "
+              f"{firsts[0]:6.1f} {firsts[1]:7.1f}{peers} {held:9}", flush=True)  # fmt: skip
     print(f"geometric mean {np.exp(np.mean(np.log(ratios))):.2f}")
 
 

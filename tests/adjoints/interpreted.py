@@ -32,15 +32,27 @@ def value_of(function, args):
     return [*map(np.asarray, returned), *(held[i] for i, p in enumerate(function.params) if p.written)]
 
 
-def vjp_of(function, args, cts, stack=1):
+def adjoint_call(function, args, cts, stack=1, **options):
+    """Return what the adjoint of all floating parameters returns."""
     names = [p.name for p in function.params if p.floating]
-    call = function_of(Adjoint(function, names).source("vjp"), "vjp", function)
+    call = function_of(Adjoint(function, names).source("vjp", **options), "vjp", function)
     stacks = np.empty(stack), np.empty(stack, np.int64), np.empty(stack, complex)
     held = [np.array(a) if np.ndim(a) else a for a in args]
-    found = call(*held, *[np.array(c) if np.ndim(c) else c[()] for c in cts], *stacks)[:-3]
+    found = call(*held, *[np.array(c) if np.ndim(c) else c[()] for c in cts], *stacks)
     for a, b in zip(held, args, strict=True):
         np.testing.assert_array_equal(a, b)  # the adjoint writes to nothing that it is given
     return found
+
+
+def vjp_of(function, args, cts, stack=1):
+    return adjoint_call(function, args, cts, stack)[:-3]
+
+
+def recorded(function, args):
+    """Return how many floats, integers and complex numbers the adjoint records at a time, and array bytes."""
+    outs = value_of(function, args)
+    floating = [i for i, n in enumerate(function.outputs) if syntax.is_floating(function.types[n])]
+    return adjoint_call(function, args, [np.ones_like(outs[i]) for i in floating], counts=True)
 
 
 def random_like(rng, x):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numba
 import numpy as np
@@ -249,3 +250,64 @@ def test_a_ufunc():
     h = 1e-4
     up, down = call_price(spot + h, strike, 1.0), call_price(spot - h, strike, 1.0)
     np.testing.assert_allclose(delta, ((up - down) / (2 * h)).sum(0), rtol=1e-7)
+
+
+@fgrad.kernel
+def powers(x, steps):
+    for _ in range(steps):
+        for i in range(1, len(x)):
+            x[i] = 0.5 * x[i] * x[i - 1] + 0.1
+
+
+def test_cost_counts_what_is_recorded():
+    x = np.linspace(0.1, 0.9, 11)
+    cost = powers.cost(x, 6)
+    assert cost.stack_bytes == 6 * 10 * 8
+    assert cost.array_bytes == 2 * x.nbytes  # a copy of the argument, and its cotangent
+    np.testing.assert_array_equal(x, np.linspace(0.1, 0.9, 11))
+    assert fgrad.kernel(powers.__wrapped__, checkpoint=2).cost(x, 6).stack_bytes == 3 * 10 * 8
+    assert powers.cost(fgrad.tensor(x), 6) == cost
+
+
+def test_checkpoint():
+    def loss(kernel):
+        def f(x):
+            held = fgrad.tensor(np.zeros(11))
+            held[:] = x
+            kernel(held, 7)
+            return (held**2).sum()
+
+        return f
+
+    plain = powers.kernel_to_differentiate
+    kept = fgrad.differentiate(checkpoint=True)(plain)
+    x = np.linspace(0.1, 0.9, 11)
+    np.testing.assert_array_equal(fgrad.grad(loss(kept))(x), fgrad.grad(loss(powers))(x))
+    np.testing.assert_array_equal(
+        fgrad.hessian(loss(fgrad.differentiate(powers, checkpoint=2)))(x), fgrad.hessian(loss(powers))(x)
+    )
+    for wrong in (0, -3):
+        with pytest.raises(ValueError, match="checkpoint is a number of snapshots, or True, not"):
+            fgrad.differentiate(plain, checkpoint=wrong)
+
+
+def test_memory_stays_over_many_calls():
+    resource = pytest.importorskip("resource")
+    x = np.linspace(0.1, 0.9, 400)
+
+    @fgrad.kernel
+    def total(x):
+        y = x.copy()
+        for _ in range(3):
+            for i in range(1, len(x)):
+                y[i] = 0.5 * y[i] * y[i - 1] + x[i]
+        return np.sum(y)
+
+    def run(times):
+        for _ in range(times):
+            fgrad.grad(total)(x)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    before = run(500)
+    kibibytes = 1024 if sys.platform == "darwin" else 1
+    assert run(10_000) - before < 8 * 1024 * kibibytes  # one array a call would be 30 MiB

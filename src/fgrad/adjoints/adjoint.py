@@ -8,6 +8,7 @@ which may have grown.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,12 +18,16 @@ from numba import types
 
 from fgrad.adjoints import emission, syntax
 from fgrad.adjoints.activity import active_names
+from fgrad.adjoints.indices import unsigned
+from fgrad.adjoints.order import is_free, taken_once
 from fgrad.adjoints.recording import Recording, shapes_of
 from fgrad.adjoints.reversal import Reversal
 from fgrad.adjoints.sums import Sums
 from fgrad.adjoints.syntax import Alloc, Assign, For, Function, If, Opaque, Raise, Stmt, Store, View, While
 from fgrad.adjoints.tangent import renamed
+from fgrad.adjoints.zeros import Zeros
 
+_ALLOCATION = re.compile(r" {4}\w+ = (np\.(empty|zeros)\(|\w+\.copy\(\))")
 STACKS = {"f": "float64", "i": "int64", "c": "complex128"}
 
 
@@ -30,7 +35,8 @@ STACKS = {"f": "float64", "i": "int64", "c": "complex128"}
 def grown(stack: Any, size: int) -> Any:
     """Return a stack with the same elements and place for `size`, at least twice as many."""
     made = np.empty(max(2 * stack.size, size), stack.dtype)
-    made[: stack.size] = stack
+    for k in range(stack.size):  # Numba takes seconds to compile the slice
+        made[k] = stack[k]
     return made
 
 
@@ -49,13 +55,20 @@ class Adjoint:
         self.given = floating if given is None else list(given)
         active = active_names(function, wrt, self.given)
         self.reversal = Reversal(function, active)
-        self.plan = Recording(self.reversal).run()
+        recording = Recording(self.reversal)
+        self.plan, self.bounds = recording.run(), recording.bounds
+        self.live, self.recording = self.plan.live, True  # of the sweep that is written
         self.cts = self.reversal.cts
         self.kinds = function.types
         self.sums: Sums | None = None  # of the loop that is written
+        outside = {*self.given, *(p.name for p in function.params)}
+        scalars = [ct for n, ct in self.cts.items() if not syntax.is_array(self.kinds[n]) and n not in outside]
+        self.zeros = Zeros(self.plan, function.body, scalars)
+        self.lent = {n for n in self.given if n not in self.wrt and self.is_lent(n)}
 
-    def source(self, name: str) -> str:
-        """Return the text of the function."""
+    def source(self, name: str, *, counts: bool = False) -> str:
+        """Return the text of the function; with `counts`, of one that returns what it records, and bytes."""
+        self.counting = counts
         out = emission.Text()
         params = [p.name for p in self.function.params]
         given = [self.reversal.fresh(f"given_{k}") for k in range(len(self.given))]
@@ -68,16 +81,56 @@ class Adjoint:
             base = next(s for s, n in self.plan.slots.items() if n == slot)
             out.add(f"{slot} = {emission.zero(self.kinds[base.name])}")  # type: ignore[union-attr]
         out.add("pf = pi = pc = 0")
+        if counts:
+            out.add(f"{' = '.join(self.most)} = 0")
         self.forward(self.function.body, out, reserve=True)
+        self.count(out)
         self.begin(given, out)
         self.backward(self.function.body, out, top=True)
         results = [self.result(n, out) for n in self.wrt]
-        out.add(f"return {emission.tuple_text([*results, 'sf', 'si', 'sc'])}")
+        if counts:
+            made = [line.split(" = ")[0].strip() for line in out.lines if _ALLOCATION.match(line)]
+            results = [*self.most, " + ".join(["0", *[f"{n}.nbytes" for n in made]])]
+        else:
+            results += ["sf", "si", "sc"]
+        out.add(f"return {emission.tuple_text(results)}")
         return f"def {name}({', '.join([*params, *given, 'sf', 'si', 'sc'])}):\n" + str(out)
+
+    def compiled_source(self, name: str) -> str:
+        """Return the text of the function as it is compiled."""
+        arrays = {n for n, ty in self.kinds.items() if syntax.is_array(ty)}
+        return unsigned(
+            self.source(name), self.bounds, arrays | {self.cts[n] for n in arrays & self.cts.keys()}
+        )
+
+    @property
+    def most(self) -> list[str]:
+        """The names of the most values that lay on each stack at a time."""
+        return [self.named(self, f"most_{k}") for k in STACKS]
+
+    def count(self, out: emission.Text) -> None:
+        """Write what notes how much is recorded, where that is asked for."""
+        for k, n in zip(STACKS, self.most, strict=True) if self.counting else ():
+            out.add(f"{n} = max({n}, p{k})")
+
+    def is_lent(self, name: str) -> bool:
+        """Return whether the cotangent of an output stays as it is given; no statement then changes it."""
+        if name not in self.cts or name in self.function.returns or not syntax.is_array(self.kinds[name]):
+            return False
+        only = taken_once(name, self.plan, self.reversal, self.bounds)
+        if only is None:
+            return False
+        ct = self.cts[name]
+        self.plan.reverse[only] = [
+            r for r in self.plan.reverse[only]
+            if not (isinstance(r, ast.Assign) and (syntax.element_of(r.targets[0]) or ("",))[0] == ct)
+        ]  # fmt: skip
+        return True
 
     def stored(self) -> set[str]:
         """Return the arrays that the forward sweep writes to, by the names of those that own the memory."""
-        return {self.reversal.root(s.array) for s in self.plan.live if isinstance(s, Store)}
+        run = self.plan.live.union(*self.plan.turns.values())
+        return {self.reversal.root(s.array) for s in run if isinstance(s, Store)}
 
     # ---- the forward sweep --------------------------------------------------------------------------
 
@@ -85,7 +138,7 @@ class Adjoint:
         """Write the forward sweep of a block; with `reserve`, it makes place for what it records."""
         fresh = reserve
         for k, s in enumerate(body):
-            if s not in self.plan.live:
+            if s not in self.live:
                 continue
             breaks = not self.is_flat(s)
             if fresh and not breaks:
@@ -96,40 +149,128 @@ class Adjoint:
             if isinstance(s, If):
                 out.add(f"if {syntax.text(s.test)}:", s.line)
                 self.inside(s.body, out, reserve=reserve and breaks)
-                if any(t in self.plan.live for t in s.orelse):
+                if any(t in self.live for t in s.orelse):
                     out.add("else:")
                     self.inside(s.orelse, out, reserve=reserve and breaks)
+            elif isinstance(s, For) and s in self.plan.segments:
+                self.segments(s, out)
             elif isinstance(s, For | While):
-                hoisted = isinstance(s, For) and self.reserve_before(s, out)
-                head = emission.for_text(s) if isinstance(s, For) else f"while {syntax.text(s.test)}:"
-                out.add(head, s.line)
-                self.inside(s.body, out, reserve=not hoisted)
-                if s.until:
-                    out.add(f"    if {' or '.join(s.until)}:")
-                    out.add("        break")
+                self.loop(s, out, flat=not breaks)
             else:
-                if s in self.plan.pushed:
+                if self.recording and s in self.plan.pushed:
                     self.push(s, out)
                 emission.simple(s, out, self.kinds)
             fresh = fresh or (reserve and breaks)
-        for s in reversed(self.plan.contents.get(id(body), [])):
+        for s in reversed(self.plan.contents.get(id(body), [])) if self.recording else ():
             self.keep_content(s, out)
 
+    def loop(self, s: For | While, out: emission.Text, *, flat: bool = False) -> None:
+        """Write the forward sweep of a loop; place for what a flat one records is there."""
+        outer, self.recording = self.recording, self.recording and s not in self.plan.turns
+        hoisted = flat or (isinstance(s, For) and self.reserve_before(s, out))
+        head = emission.for_text(s) if isinstance(s, For) else f"while {syntax.text(s.test)}:"
+        out.add(head, s.line)
+        self.inside(s.body, out, reserve=not hoisted)
+        if s.until:
+            out.add(f"    if {' or '.join(s.until)}:")
+            out.add("        break")
+        self.recording = outer
+
+    # ---- snapshots of a loop ------------------------------------------------------------------------
+
+    def segments(self, s: For, out: emission.Text) -> None:
+        """Write a loop that records nothing: it keeps snapshots, from which segments of it run again."""
+        start, stop, step = (f"({syntax.text(n)})" for n in (s.start, s.stop, s.step))
+        count, size, k = (self.named(s, n) for n in ("segments", "size", "segment"))
+        turns = f"len(range({start}, {stop}, {step}))"
+        given = self.function.snapshots
+        least = f"int(math.ceil(math.sqrt({turns})))" if given is True else f"-(-{turns} // {given})"
+        out.add(f"{size} = max(1, {least})", s.line)
+        out.add(f"{count} = -(-{turns} // {size})")
+        for n in self.plan.segments[s]:
+            ty = self.kinds[n]
+            shape = f"({count},) + {n}.shape" if syntax.is_array(ty) else count
+            out.add(f"{self.snapshot(s, n)} = np.empty({shape}, {emission.dtype_text(ty)})")
+        out.add(f"for {k} in range({count}):")
+        out.depth += 1
+        for n in self.plan.segments[s]:
+            out.add(f"{self.snapshot(s, n)}[{k}] = {n}")
+        self.segment_ends(s, out)
+        self.recording = False
+        self.loop(self.segment(s), out)
+        self.recording = True
+        out.depth -= 1
+
+    def segment_ends(self, s: For, out: emission.Text) -> None:
+        """Write where a segment begins and ends."""
+        start, stop, step = (syntax.text(n) for n in (s.start, s.stop, s.step))
+        count, size, k = (self.named(s, n) for n in ("segments", "size", "segment"))
+        low, high = (self.named(s, n) for n in ("low", "high"))
+        times = "" if step == "1" else f" * {step}"
+        out.add(f"{low} = {start} + {k} * {size}{times}")
+        out.add(f"{high} = {low} + {size}{times} if {k} < {count} - 1 else {stop}")
+
+    def segment(self, s: For) -> For:
+        """Return the loop over one segment."""
+        low, high = (syntax.name(self.named(s, n), types.intp) for n in ("low", "high"))
+        return For(s.var, low, high, s.step, s.body, s.line)
+
+    def segments_back(self, s: For, out: emission.Text) -> None:
+        """Write the reverse of such a loop, segment by segment."""
+        count, k = (self.named(s, n) for n in ("segments", "segment"))
+        found = self.sums_of(s)
+        for line in found.before() if found else ():
+            out.add(line, s.line)
+        out.add(f"for {k} in range({count} - 1, -1, -1):", s.line)
+        out.depth += 1
+        for n in self.plan.segments[s]:
+            whole = "[:]" if syntax.is_array(self.kinds[n]) else ""
+            out.add(f"{n}{whole} = {self.popped(f'{self.snapshot(s, n)}[{k}]', self.kinds[n])}")
+        self.segment_ends(s, out)
+        part = self.segment(s)
+        self.loop(part, out)
+        self.count(out)
+        self.head_back(part, out)
+        outer, self.sums = self.sums, found
+        out.lines += self.block_back(s.body, out)
+        self.sums = outer
+        out.depth -= 1
+        for line in found.behind() if found else ():
+            out.add(line)
+
+    def snapshot(self, s: For, name: str) -> str:
+        """Return the name of the snapshots of a variable."""
+        return self.named(s, f"{name}_kept")
+
+    def named(self, s: Any, base: str) -> str:
+        """Return a name that belongs to a statement."""
+        names: dict[tuple[Any, str], str] = self.__dict__.setdefault("_names", {})
+        if (s, base) not in names:
+            names[s, base] = self.reversal.fresh(base)
+        return names[s, base]
+
     def is_flat(self, s: Stmt) -> bool:
-        """Return whether a statement records at most once what it records: it makes no place itself."""
-        if isinstance(s, For | While):
+        """Return whether it is known how much a statement records at most: it makes no place itself."""
+        if isinstance(s, For | While) and _turns(s) is None:
             return not self.records([s])
-        blocks = syntax.blocks(s)
+        blocks = syntax.blocks(s) if self.recording and not self.runs_later(s) else []
         if any(self.plan.contents.get(id(b)) for b in blocks):
             return False
         return all(self.is_flat(t) for b in blocks for t in b)
 
     def records(self, body: Sequence[Stmt]) -> bool:
-        """Return whether statements record anything."""
-        return any(
-            t in self.plan.pushed or any(self.plan.contents.get(id(b)) for b in syntax.blocks(t))
-            for t in syntax.walk(body)
-        )
+        """Return whether statements record anything in the sweep that is written."""
+        for t in body if self.recording else ():
+            if self.runs_later(t):
+                continue
+            blocks = syntax.blocks(t)
+            if t in self.plan.pushed or any(self.plan.contents.get(id(b)) or self.records(b) for b in blocks):
+                return True
+        return False
+
+    def runs_later(self, s: Stmt) -> bool:
+        """Return whether a loop records what it records when it runs again, in the reverse sweep."""
+        return s in self.plan.turns or s in self.plan.segments
 
     def inside(self, body: list[Stmt], out: emission.Text, *, reserve: bool = False) -> None:
         """Write a block of the forward sweep."""
@@ -184,16 +325,16 @@ class Adjoint:
     # ---- place on the stacks ------------------------------------------------------------------------
 
     def counts(self, body: list[Stmt]) -> dict[str, int]:
-        """Return how many values a block records at most, not counting loops inside of it."""
+        """Return how many values a block records at most, not counting loops of unknown length."""
         found: dict[str, int] = {}
-        for s in body:
+        for s in body if self.recording else ():
             if s in self.plan.pushed:
                 k = stack_of(self.target(s)[1])
                 found[k] = found.get(k, 0) + 1
-            if isinstance(s, If):
-                for b in (s.body, s.orelse):
-                    for k, n in self.counts(b).items():
-                        found[k] = found.get(k, 0) + n
+            times = 1 if isinstance(s, If) else 0 if self.runs_later(s) else _turns(s) or 0
+            for b in syntax.blocks(s) if times else ():
+                for k, n in self.counts(b).items():
+                    found[k] = found.get(k, 0) + n * times
         return found
 
     def reserve_before(self, s: For, out: emission.Text) -> bool:
@@ -231,20 +372,24 @@ class Adjoint:
                 continue
             if n in params:
                 if n in written and n not in returned and n in names:
-                    out.add(f"{self.cts[n]} = {names[n]}.copy()")
+                    out.add(f"{self.cts[n]} = {names[n]}{'' if n in self.lent else '.copy()'}")
                 else:
                     out.add(f"{self.cts[n]} = np.zeros({n}.shape, {emission.dtype_text(self.kinds[n])})")
         for n in scalars:
             out.add(f"{self.cts[n]} = {emission.zero(self.kinds[n])}")
-        for s in self.function.body:
-            if isinstance(s, Alloc) and s.name in self.cts:
-                out.add(emission.allocation(self.cts[s.name], s.dims, self.kinds[s.name], zeros=True))
-            elif isinstance(s, View) and s.name in self.cts:
-                out.add(self.ct_view(s))
+        self.cotangents(self.function.body, out)
         for n, g in zip(self.given, given, strict=True):
             if n not in self.cts or (n in written and n not in returned):
                 continue
             out.add(f"{self.cts[n]} += {g}")
+
+    def cotangents(self, body: list[Stmt], out: emission.Text) -> None:
+        """Write the cotangents of arrays and views that a block makes."""
+        for s in body:
+            if isinstance(s, Alloc) and s.name in self.cts:
+                out.add(emission.allocation(self.cts[s.name], s.dims, self.kinds[s.name], zeros=True))
+            elif isinstance(s, View) and s.name in self.cts:
+                out.add(self.ct_view(s))
 
     def ct_view(self, s: View) -> str:
         """Return the view of cotangents beside one of values."""
@@ -329,7 +474,8 @@ class Adjoint:
             elif s in self.plan.slots:
                 out.add(f"{s.name} = {self.plan.slots[s]}", s.line)  # type: ignore[union-attr]
             for r in self.plan.reverse[s]:
-                out.add(self.sums.added(r) if self.sums else r, s.line)
+                added = self.sums.added(r) if self.sums else r
+                out.add(self.zeros.written(r) if added is r else added, s.line)
             return
         if isinstance(s, If):
             body, orelse = self.block_back(s.body, out), self.block_back(s.orelse, out)
@@ -341,23 +487,43 @@ class Adjoint:
                 out.lines += orelse
             return
         if isinstance(s, For | While):
-            lead = self.head_back(s)
-            outer, self.sums = self.sums, None
-            if not any(isinstance(t, For | While) for t in syntax.walk(s.body)):
-                self.sums = Sums(s, self.plan, self.reversal)
-            inner = self.block_back(s.body, out)
+            if s in self.plan.segments:
+                self.segments_back(s, out)
+                return
+            outer, self.sums = self.sums, self.sums_of(s)
+            inner = self.turn_back(s, out) if s in self.plan.turns else self.block_back(s.body, out)
             found, self.sums = self.sums, outer
             if inner:
                 for line in found.before() if found else ():
                     out.add(line, s.line)
-                out.add(lead[0], s.line)
-                for line in lead[1:]:
-                    out.add("    " + line)
+                if s not in self.plan.turns and is_free(s, self.plan, self.reversal, self.bounds):
+                    out.add(emission.for_text(s), s.line)  # type: ignore[arg-type]
+                else:
+                    self.head_back(s, out)
                 out.lines += inner
                 for line in found.behind() if found else ():
                     out.add(line)
             return
         assert isinstance(s, Alloc | View | Opaque | Raise)  # noqa: S101 -- nothing in reverse
+
+    def sums_of(self, s: For | While) -> Sums | None:
+        """Return the sums of a loop that holds no others."""
+        if any(isinstance(t, For | While) for t in syntax.walk(s.body)):
+            return None
+        return Sums(s, self.plan, self.reversal)
+
+    def turn_back(self, s: Stmt, out: emission.Text) -> list[str]:
+        """Return the lines of a turn that runs again, and then back."""
+        body = syntax.blocks(s)[0]
+        inner = emission.Text()
+        inner.depth, inner.line = out.depth + 1, out.line
+        outer, self.live = self.live, self.plan.turns[s]
+        self.forward(body, inner, reserve=True)
+        self.live = outer
+        self.count(inner)
+        self.cotangents(body, inner)
+        self.backward(body, inner, top=True)
+        return inner.lines
 
     def block_back(self, body: list[Stmt], out: emission.Text) -> list[str]:
         """Return the lines of the reverse of a block; none where only values would be computed again."""
@@ -375,36 +541,31 @@ class Adjoint:
         return any(t in self.plan.pushed or t in self.plan.slots or self.plan.reverse.get(t)
                    for t in syntax.walk([s]))  # fmt: skip
 
-    def head_back(self, s: For | While) -> list[str]:
-        """Return the head of a loop that runs backwards, and what else begins a turn."""
-        turn = self.turn
+    def head_back(self, s: For | While, out: emission.Text) -> None:
+        """Write the head of a loop that runs backwards, and what else begins a turn."""
+        start, stop, step = (
+            ("", "", "") if isinstance(s, While) else map(syntax.text, (s.start, s.stop, s.step))
+        )
+        if step == "1" and not s.count:
+            out.add(f"for {s.var} in range({_less(stop)}, {_less(start)}, -1):", s.line)
+            return
+        if step == "-1" and not s.count:
+            out.add(f"for {s.var} in range({stop} + 1, {start} + 1):", s.line)
+            return
+        k = self.named(s, "turn")
         if isinstance(s, While):
-            return [f"for {turn(s)} in range({s.count}):"]
-        start, stop = syntax.text(s.start), syntax.text(s.stop)
-        step = s.step.value if isinstance(s.step, ast.Constant) else None
-        if s.count:
-            k = turn(s)
-            return [
-                f"for {k} in range({s.count} - 1, -1, -1):",
-                f"{s.var} = {start} + {k} * {syntax.text(s.step)}",
-            ]
-        if step == 1:
-            return [f"for {s.var} in range({_less(stop)}, {_less(start)}, -1):"]
-        if step == -1:
-            return [f"for {s.var} in range({stop} + 1, {start} + 1):"]
-        k = turn(s)
-        ends = f"{start}, {stop}, {syntax.text(s.step)}"
-        return [
-            f"for {k} in range(len(range({ends})) - 1, -1, -1):",
-            f"{s.var} = {start} + {k} * {syntax.text(s.step)}",
-        ]
+            out.add(f"for {k} in range({s.count}):", s.line)
+            return
+        turns = s.count or f"len(range({start}, {stop}, {step}))"
+        out.add(f"for {k} in range({turns} - 1, -1, -1):", s.line)
+        out.add(f"    {s.var} = {start} + {k} * {step}")
 
-    def turn(self, s: Stmt) -> str:
-        """Return the name of the counter of a loop that runs backwards."""
-        names: dict[Stmt, str] = self.__dict__.setdefault("turns", {})
-        if s not in names:
-            names[s] = self.reversal.fresh("turn")
-        return names[s]
+
+def _turns(s: Stmt) -> int | None:
+    """Return the number of turns of a loop, None where it is not a constant; of others, None."""
+    ends = [s.start, s.stop, s.step] if isinstance(s, For) and not s.until else []
+    values = [e.value for e in ends if isinstance(e, ast.Constant) and isinstance(e.value, int)]
+    return len(range(*values)) if len(values) == 3 and values[2] else None
 
 
 def _less(text: str) -> str:

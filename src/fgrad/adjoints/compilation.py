@@ -27,5 +27,6 @@ def compiled(source: str, name: str, function: Function) -> Callable[..., Any]:
     }
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     exec(compile(source, file, "exec"), namespace)  # noqa: S102 -- fgrad's own
-    made: Callable[..., Any] = numba.njit(nogil=True, **function.options)(namespace[name])
+    options = {**function.options, "error_model": "numpy"}  # what raises has raised in the kernel
+    made: Callable[..., Any] = numba.njit(nogil=True, **options)(namespace[name])
     return made

@@ -196,7 +196,7 @@ class Lowering(Arrays):
         depth, self.depth = self.depth, 0
         hint, self.hint = self.hint, "a"
         for name, given in bound.items():
-            value = given if isinstance(given, Array) else self.kept(given, name)
+            value = given if isinstance(given, Array) or self.is_turn(given) else self.kept(given, name)
             if isinstance(value, Scalar) and name in scope.assigned:
                 inner = self.fresh(name)
                 self.assign(inner, value.node)
@@ -206,6 +206,10 @@ class Lowering(Arrays):
         self.scopes.pop()
         self.line, self.depth, self.hint = line, depth, hint
         return scope.result
+
+    def is_turn(self, x: Value) -> bool:
+        """Return whether a value is the variable of a loop around, which nobody changes."""
+        return isinstance(x, Scalar) and isinstance(x.node, ast.Name) and x.node.id in self.loops
 
     def bind(
         self, source: Source, function: Callable[..., Any], args: Sequence[Value], keywords: dict[str, Value]

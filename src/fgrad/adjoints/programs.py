@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -40,6 +41,20 @@ def tangent_places(function: Function) -> list[int]:
     written = [p for p in function.params if p.written]
     start = count + len(floating) + len(written)
     return found + [start + k for k, _ in enumerate([p for p in written if p.floating])]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the adjoint of a kernel takes.
+
+    Attributes:
+        stack_bytes: of what is recorded, at the time when that is most.
+        array_bytes: of the arrays that the adjoint makes outside of loops: cotangents, copies of arguments
+            that are written to, the kernel's own arrays, and snapshots.
+    """
+
+    stack_bytes: int
+    array_bytes: int
 
 
 class Program:
@@ -124,7 +139,8 @@ class Program:
         """Return values as compiled code takes them; with `own`, arrays that are written to are copies."""
         found = []
         for p, v in zip(self.function.params, self.filled(values), strict=True):
-            found.append(_argument(v, p.type, copies=own and p.written))
+            made = np.empty_like(v, order="C") if own and p.fresh and v.__class__ is np.ndarray else None
+            found.append(_argument(v, p.type, copies=own and p.written) if made is None else made)
         return found
 
     def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
@@ -136,13 +152,17 @@ class Program:
 
     def adjoint_source(self, wrt: tuple[int, ...], given: tuple[int, ...], name: str = "adjoint") -> str:
         """Return the source of the adjoint."""
+        return self.written_adjoint(wrt, given).source(name)
+
+    def written_adjoint(self, wrt: tuple[int, ...], given: tuple[int, ...]) -> Adjoint:
+        """Return the adjoint with respect to some operands, for cotangents of some outputs."""
         names = [self.operands[i].name for i in wrt]
-        return Adjoint(self.function, names, [self.function.outputs[i] for i in given]).source(name)
+        return Adjoint(self.function, names, [self.function.outputs[i] for i in given])
 
     def adjoint(self, wrt: tuple[int, ...], given: tuple[int, ...]) -> Callable[..., Any]:
         """Return the compiled adjoint with respect to some operands, for cotangents of some outputs."""
         key = tuple([self.operands[i].name for i in wrt]), given
-        return self.code(key, "adjoint", lambda: self.adjoint_source(wrt, given))
+        return self.code(key, "adjoint", lambda: self.written_adjoint(wrt, given).compiled_source("adjoint"))
 
     def pullback(
         self, values: Sequence[Any], cts: Sequence[Any], wrt: tuple[int, ...], given: tuple[int, ...]
@@ -154,6 +174,19 @@ class Program:
         *found, f, i, c = self.adjoint(wrt, given)(*args, *held, *stacks())
         _own.stacks = f, i, c
         return tuple([_typed(x, self.operands[k].type) for x, k in zip(found, wrt, strict=True)])
+
+    def cost(self, values: Sequence[Any]) -> Cost:
+        """Return what the adjoint takes at some values of all floating operands: it runs."""
+        wrt = tuple([i for i, p in enumerate(self.operands) if p.floating])
+        given = tuple(self.floating_outputs)
+        made = self.code("cost", "cost", lambda: self.written_adjoint(wrt, given).source("cost", counts=True))
+        args = self.arguments(values, own=False)
+        outs = self.run(values)
+        kinds = [self.function.types[self.function.outputs[i]] for i in given]
+        held = [_argument(np.asarray(outs[i]), _contiguous(ty)) for i, ty in zip(given, kinds, strict=True)]
+        *recorded, arrays = made(*args, *held, *stacks())
+        sizes = [n * s.itemsize for n, s in zip(recorded, stacks(), strict=True)]
+        return Cost(sum(sizes), arrays)
 
     # ---- shapes -------------------------------------------------------------------------------------
 

@@ -30,7 +30,20 @@ class Plan:
     slots: dict[Stmt, str] = field(default_factory=dict)  # the same, of statements that are recomputed
     contents: dict[int, list[Stmt]] = field(default_factory=dict)  # by block: arrays recorded at its end
     live: set[Stmt] = field(default_factory=set)  # statements of the forward sweep
-    needed: set[str] = field(default_factory=set)  # names that the forward sweep has to leave right
+    turns: dict[Stmt, set[Stmt]] = field(default_factory=dict)  # by loop: what runs before a turn's reverse
+    segments: dict[Stmt, list[str]] = field(default_factory=dict)  # by loop: what its snapshots hold
+    weight: int = 0  # how much the forward sweep records
+
+    def records(self, s: Stmt) -> bool:
+        """Return whether anything is recorded in a statement."""
+        return any(
+            t in self.pushed or any(self.contents.get(id(b)) for b in syntax.blocks(t))
+            for t in syntax.walk([s])
+        )
+
+
+class _CarriedError(Exception):
+    """The turns of a loop cannot run again in the reverse sweep: one takes what another one changes."""
 
 
 class Recording:
@@ -39,6 +52,8 @@ class Recording:
     def __init__(self, reversal: Reversal) -> None:
         self.reversal, self.function = reversal, reversal.function
         self.plan = Plan()
+        self.fused: tuple[Stmt, ...] = ()
+        self._slot_names: dict[Stmt, str] = {}
         self.views = {s.name: s for s in syntax.walk(self.function.body) if isinstance(s, View)}
         self.primal = {ct: n for n, ct in reversal.cts.items()}
         for s in syntax.walk(self.function.body):
@@ -46,7 +61,7 @@ class Recording:
                 self.plan.reverse[s] = reversal.of(s)
         self._uses: dict[Stmt, set[str]] = {}
         self.bounds = Bounds(self.function)
-        self.takers = self.elements_taken()
+        self.owners = self.bounds.owners
         self.all_reads: dict[str, int] = {}
         for name in self.read_below(self.function.body):
             self.all_reads[name] = self.all_reads.get(name, 0) + 1
@@ -54,10 +69,40 @@ class Recording:
             self.all_reads[name] = self.all_reads.get(name, 0) + 1
 
     def run(self) -> Plan:
-        """Return the plan."""
+        """Return the plan: of the loops whose turns may run again, those do where that records less."""
+        best, found = self.analysed(()), ()
+        for s in syntax.walk(self.function.body):
+            if not isinstance(s, For) or self.region(s, found) or not self.records_its_own(s, best):
+                continue
+            try:
+                trial = self.analysed((*found, s))
+            except _CarriedError:
+                continue
+            if trial.weight < best.weight:
+                best, found = trial, (*found, s)
+        self.fused, self.plan = found, best
+        if self.function.snapshots:
+            self.keep_snapshots()
+        return best
+
+    def analysed(self, fused: tuple[Stmt, ...]) -> Plan:
+        """Return the plan where the turns of some loops run again, each before its reverse."""
+        self.fused = fused
+        self.plan = Plan(self.plan.reverse)
+        self.takers = self.elements_taken()
         at_end = self.block(self.function.body, set(), top=True, inner=False)
-        self.sweep_live(at_end)
+        self.plan.live = self.sweep_live(self.function.body, at_end, None)
+        self.plan.weight = self.weight()
         return self.plan
+
+    def weight(self) -> int:
+        """Return how much the forward sweep records: what it records in loops counts more."""
+        held = {s for found in self.plan.contents.values() for s in found}
+        return sum(
+            32 ** sum(isinstance(t, For | While) for t in self.owners[s]) * (32 if s in held else 1)
+            for s in self.plan.pushed | held
+            if self.region(s, self.fused) is None
+        )
 
     # ---- reads and writes ---------------------------------------------------------------------------
 
@@ -146,13 +191,17 @@ class Recording:
         for s in syntax.walk(self.function.body):
             read = [r for e in syntax.heads(s) for r in syntax.reads(e)]
             if isinstance(s, Assign | Store):
-                if isinstance(s, Store):
+                if isinstance(s, Store) and not self.runs_again(s):
                     read = []
                 read += list(operands(self.plan.reverse[s]))
             for name, index in read:
                 if syntax.is_array(self.function.types.get(name)):
                     found.setdefault(self.reversal.root(name), []).append((s, name, index))
         return found
+
+    def runs_again(self, s: Stmt) -> bool:
+        """Return whether a statement is part of a loop whose turns run again in the reverse sweep."""
+        return self.region(s, self.fused) is not None or any(map(self.is_segmented, self.owners[s]))
 
     def overwrites(self, s: Store) -> bool:
         """Return whether a store may overwrite an element that somebody has taken before."""
@@ -312,6 +361,8 @@ class Recording:
                     wanted |= self.uses(s)
                 if isinstance(s, Alloc):
                     wanted |= set(self.read_by(s))
+                if s in self.fused:
+                    wanted |= set(self.read_below(syntax.blocks(s)[0]))
         found: list[Stmt] = []
         for s in reversed(self.candidates(body)):
             if isinstance(s, View) or self.written_by(s) & wanted:
@@ -342,6 +393,8 @@ class Recording:
         if isinstance(s, If):
             ways = [self.block(b, needed, top=False, inner=inner) for b in (s.body, s.orelse)]
             return ways[0] | ways[1] | (self.uses(s) if self.has_reverse(s) else set())
+        if s in self.fused:
+            return needed | self.uses(s) | self.turn(s, needed)
         if isinstance(s, For | While):
             around = set(needed)
             while True:
@@ -349,59 +402,139 @@ class Recording:
                 if behind <= around:
                     break
                 around |= behind
+            if self.is_segmented(s):
+                around |= self.taken_by_turns(s, set(syntax.walk(s.body))) - self.written_by(s)
             return around | (self.uses(s) if self.has_reverse(s) else set())
         return needed | self.uses(s)
 
     def mark(self, s: Stmt, *, inner: bool) -> None:
         """Let what a statement overwrites be recorded."""
         if inner:
-            if s not in self.plan.slots:
-                self.plan.slots[s] = self.reversal.fresh(f"{s.name}_old")  # type: ignore[union-attr]
+            if s not in self._slot_names:
+                self._slot_names[s] = self.reversal.fresh(f"{s.name}_old")  # type: ignore[union-attr]
+            self.plan.slots[s] = self._slot_names[s]
         else:
             self.plan.pushed.add(s)
 
+    def records_its_own(self, s: For, plan: Plan) -> bool:
+        """Return whether a plan records something in a loop, and only what a turn makes for itself."""
+        own = {t.name for t in syntax.walk(s.body) if isinstance(t, Alloc)}
+        return not s.until and plan.records(s) and all(
+            self.reversal.root(t.array) in own if isinstance(t, Store) else self.is_own(t.name, s.body)  # type: ignore[union-attr]
+            for t in syntax.walk(s.body) if t in plan.pushed
+        )  # fmt: skip
+
+    # ---- loops whose turns run again ----------------------------------------------------------------
+
+    def turn(self, s: Any, before: set[str]) -> set[str]:
+        """Return what a loop reads whose turns run again, each before its reverse.
+
+        Raises:
+            _CarriedError: they cannot.
+        """
+        written = self.written_by(s) - {t.var for t in syntax.walk([s]) if isinstance(t, For)}
+        if not written.isdisjoint(before):
+            raise _CarriedError
+        at_end = self.block(s.body, set(), top=True, inner=False)
+        self.plan.turns[s] = live = self.sweep_live(s.body, at_end, s)
+        read = self.taken_by_turns(s, live)
+        if not written.isdisjoint(read):
+            raise _CarriedError
+        return read
+
+    def taken_by_turns(self, s: Any, live: set[Stmt]) -> set[str]:
+        """Return what turns of a loop take from outside, where they run again and in their reverse."""
+        own = {t.name for t in syntax.walk(s.body) if isinstance(t, Alloc | Opaque)} | {s.var}
+        own |= {t.var for t in syntax.walk(s.body) if isinstance(t, For)}
+        found: set[str] = set()
+        for t in syntax.walk(s.body):
+            found |= self.uses(t)
+            if t in live or isinstance(t, View | Alloc):
+                found |= set(self.read_by(t))
+        kinds = self.function.types
+        return {n for n in found - own
+                if n in kinds and (syntax.is_array(kinds[n]) or not self.is_own(n, s.body))}  # fmt: skip
+
+    def is_own(self, name: str, body: list[Stmt]) -> bool:
+        """Return whether every run of a block that reads a scalar has assigned it before."""
+        assigned = any(isinstance(t, Assign) and t.name == name for t in syntax.walk(body))
+        return assigned and self.defined_first(name, body) is not False
+
+    def is_segmented(self, s: Stmt) -> bool:
+        """Return whether a loop is one that keeps snapshots: outside of others, of known length."""
+        if not self.function.snapshots or not isinstance(s, For) or s.until or s in self.fused:
+            return False
+        return not any(isinstance(t, For | While) for t in self.owners[s])
+
+    def keep_snapshots(self) -> None:
+        """Let loops keep snapshots, where they would record something in every turn."""
+        for s in syntax.walk(self.function.body):
+            if not isinstance(s, For | While) or s in self.fused or not self.plan.records(s):
+                continue
+            if any(isinstance(t, For | While) for t in self.owners[s]):
+                continue
+            if not self.is_segmented(s):
+                raise syntax.UnsupportedKernelError(
+                    f"{self.function.file}:{s.line}: in {self.function.name}, checkpoint= meets a loop whose "
+                    "turns are not counted before it runs. Write it as a loop over a range, without break "
+                    "and return, or leave checkpoint= out"
+                )
+            inner = {t.name for t in syntax.walk(s.body) if isinstance(t, Alloc | Opaque)}
+            held: set[str] = set()
+            for t in syntax.walk(s.body):
+                if t in self.plan.live and isinstance(t, Assign) and not self.is_own(t.name, s.body):
+                    held.add(t.name)
+                elif t in self.plan.live and isinstance(t, Store):
+                    held.add(self.reversal.root(t.array))
+            self.plan.segments[s] = sorted(held - inner)
+
     # ---- the forward sweep --------------------------------------------------------------------------
 
-    def sweep_live(self, at_end: set[str]) -> None:
-        """Find the statements that somebody needs: the reverse sweep, what is recorded, or other ones."""
+    def sweep_live(self, body: list[Stmt], at_end: set[str], loop: Stmt | None) -> set[Stmt]:
+        """Return the statements that somebody needs: the reverse sweep, what is recorded, or other ones.
+
+        Args:
+            body: a block that runs before its reverse does.
+            at_end: what its reverse takes.
+            loop: the loop around it whose turns run again; None for the whole function.
+        """
         needed = set(at_end)
         live: set[Stmt] = set()
-        contents = {s for held in self.plan.contents.values() for s in held}
+        recorded = {s for s in self.plan.pushed if self.region(s, self.fused) is loop}
+        held = [s for found in self.plan.contents.values() for s in found]
+        contents = {s for s in held if self.region(s, self.fused) is loop}
         needed |= {s.name for s in contents if isinstance(s, Alloc)}
-        owners = _owners(self.function.body)
+        inside = set(syntax.walk(body))
         grew = True
         while grew:
             grew = False
-            for s in syntax.walk(self.function.body):
-                if s in live or not self.is_live(s, needed, live, contents):
+            for s in syntax.walk(body):
+                if s in live or not (s in recorded or s in contents or self.is_live(s, needed)):
                     continue
                 grew = True
-                for t in (s, *owners[s]):
-                    if t not in live:
+                for t in (s, *self.owners[s]):
+                    if t not in live and t in inside:
                         live.add(t)
                         needed |= set(self.read_by(t))
                         if isinstance(t, For | While):
                             needed |= set(t.until)
-                        if t in self.plan.pushed:
+                        if t in recorded:
                             needed.add(t.name if isinstance(t, Assign) else self.reversal.root(t.array))  # type: ignore[union-attr]
-        self.plan.live, self.plan.needed = live, needed
+        return live
 
-    def is_live(self, s: Stmt, needed: set[str], live: set[Stmt], contents: set[Stmt]) -> bool:
-        """Return whether a statement of the forward sweep is needed."""
-        if s in self.plan.pushed or s in contents:
-            return True
+    def region(self, s: Stmt, fused: Sequence[Stmt]) -> Stmt | None:
+        """Return the one of some loops that is around a statement."""
+        return next((t for t in self.owners[s] if t in fused), None)
+
+    def is_live(self, s: Stmt, needed: set[str]) -> bool:
+        """Return whether a statement gives what somebody needs."""
         if isinstance(s, Assign):
             return s.name in needed
         if isinstance(s, Store):
             return self.reversal.root(s.array) in needed
         if isinstance(s, Alloc | Opaque | View):
-            return self.reversal.root(s.name) in needed or s.name in needed or self.has_length(s.name, live)
+            return self.reversal.root(s.name) in needed or s.name in needed or s.name in self.shapes
         return isinstance(s, Raise) and bool(getattr(s.value, "kept", False))
-
-    def has_length(self, name: str, live: set[Stmt]) -> bool:
-        """Return whether somebody asks for the shape of an array."""
-        del live
-        return name in self.shapes
 
     @property
     def shapes(self) -> set[str]:
@@ -423,16 +556,3 @@ def shapes_of(node: ast.AST) -> set[str]:
     """Return the arrays whose shapes an expression reads."""
     found = (n for n in ast.walk(node) if isinstance(n, ast.Attribute) and n.attr == "shape")
     return {n.value.id for n in found if isinstance(n.value, ast.Name)}
-
-
-def _owners(body: list[Stmt]) -> dict[Stmt, tuple[Stmt, ...]]:
-    found: dict[Stmt, tuple[Stmt, ...]] = {}
-
-    def visit(stmts: list[Stmt], around: tuple[Stmt, ...]) -> None:
-        for s in stmts:
-            found[s] = around
-            for b in syntax.blocks(s):
-                visit(b, (*around, s))
-
-    visit(body, ())
-    return found

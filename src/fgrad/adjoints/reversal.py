@@ -149,6 +149,9 @@ class Reversal:
     def through(self, name: str, node: Any, args: list[Any], ct: Any, is_complex: bool) -> None:
         """Emit what adds a cotangent to the operands of an atom."""
         moving = [k for k, a in enumerate(args) if any(n in self.active for n in carriers(a))]
+        if name == "divide" and not isinstance(args[1], ast.Constant):
+            self.through_quotient(args, moving, ct, is_complex or syntax.is_complex(node.ty))
+            return
         if len(moving) > 1 or name not in {"add", "subtract", "negative"}:
             ct = self.simple(ct)
         holders = [a if _is_leaf(a) else _placeholder(f"x{k}", a.ty) for k, a in enumerate(args)]
@@ -192,6 +195,17 @@ class Reversal:
             else:
                 term = slopes.product(ct, slope)
             self.back(arg, term, is_complex or syntax.is_complex(node.ty))
+
+    def through_quotient(self, args: list[Any], moving: list[int], ct: Any, is_complex: bool) -> None:
+        """Emit what adds a cotangent to the operands of a quotient, by one division."""
+        x, y = (a if _is_leaf(a) else self.kept(copy.deepcopy(a), "w") for a in args)
+        inverse = self.kept(ast.BinOp(ast.Constant(1.0), ast.Div(), y), "w")
+        b = self.kept(slopes.product(ct, inverse), "b")
+        if 0 in moving:
+            self.back(args[0], b, is_complex)
+        if 1 in moving:
+            value = slopes.product(x, inverse)
+            self.back(args[1], ast.UnaryOp(ast.USub(), slopes.product(b, value)), is_complex)
 
     def simple(self, ct: Any) -> Any:
         """Return a cotangent that may be used several times."""

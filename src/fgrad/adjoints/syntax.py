@@ -125,6 +125,7 @@ class Param:
     name: str
     type: Any
     written: bool = False
+    fresh: bool = False  # all of it is written, and nothing of it read before
 
     @property
     def floating(self) -> bool:
@@ -147,6 +148,7 @@ class Function:
     constants: dict[str, Any]  # what names in expressions stand for that are not variables
     options: dict[str, Any] = field(default_factory=dict)  # of Numba
     file: str = ""
+    snapshots: int | bool = False  # how many a loop keeps instead of records; True: as many as turns in one
 
     @property
     def outputs(self) -> list[str]:
