@@ -139,7 +139,8 @@ class Arguments:
         """Return the program of `run`, which calls the function; messages name what the user called."""
         call = functools.partial(run)
         call.__qualname__ = name_of(self.fun)  # type: ignore[attr-defined]
-        return MakeGraph(call, title=self.transformation)(*args)
+        made: Program = MakeGraph(call, title=self.transformation)(*args)
+        return made
 
     def partial(self, leaves: Sequence[Any], run: Callable[[list[Any]], Any]) -> Callable[..., Any]:
         """Return `run` as a function of those leaves alone that are differentiated."""

@@ -154,16 +154,15 @@ def of_both(pattern: Any, best: Colouring, fewer: int) -> Colouring:
     """
     if best.colours < 3:
         return best
-    across = _turned(pattern)
-    given = [np.ascontiguousarray(x, np.int64) for p in (pattern, across) for x in (p.indptr, p.indices)]
+    heads, inner, tails, outer = _Sides(pattern).parts
     m, entries = pattern.shape[0], pattern.tocoo()
     for bias in (0, 1, -1):
-        when = kernels.parts(*given, best.colours - fewer + 1, bias)
+        when = kernels.parts(heads, inner, tails, outer, best.colours - fewer + 1, bias)
         if (when < 0).any():
             continue
         by_columns = when[entries.row] < when[m + entries.col]
         columns = _apart(entries.row, entries.col, by_columns, pattern.shape)
-        rows = _apart(entries.col, entries.row, ~by_columns, across.shape)
+        rows = _apart(entries.col, entries.row, ~by_columns, pattern.shape[::-1])
         made = Colouring(columns, rows)
         if made.colours <= best.colours - fewer:
             best, fewer = made, 1
@@ -175,7 +174,8 @@ def _apart(row: Any, column: Any, own: Any, shape: tuple[int, int]) -> Any:
     is_active = np.bincount(column[own], minlength=shape[1]) > 0
     used = is_active[column]
     whole, alone = (_Sides(_truths(row[k], column[k], shape)) for k in (used, own))
-    colour = partial(kernels.columns_apart, *whole.parts, own=alone.parts)
+    heads, columns, tails, rows = whole.parts
+    colour = partial(kernels.columns_apart, heads, columns, tails, rows, own=alone.parts)
     return np.where(is_active, _best(whole.orders(), colour, alone.least), -1)
 
 
