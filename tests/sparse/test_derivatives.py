@@ -1,6 +1,7 @@
 """Sparse Jacobians and Hessians equal dense ones, whatever the arguments are, and keep what they found."""
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -214,6 +215,114 @@ def test_colourings_of_users():
         sparse.jacobian(chain, mode="bidirectional", colouring=np.zeros(12, int))(X)
 
 
+def test_hessians_by_substitution_take_fewer_products():
+    hess = sparse.hessian(rosenbrock, recovery="substitution", format="csc")
+    np.testing.assert_allclose(hess(X).toarray(), rosenbrock_hessian(X), rtol=1e-12)
+    assert hess.colours == 2
+    by_stars = sparse.hessian(rosenbrock, recovery="direct", format="csc")
+    np.testing.assert_allclose(by_stars(X).toarray(), rosenbrock_hessian(X), rtol=1e-13)
+    assert by_stars.colours == 3
+    given = sparse.hessian(rosenbrock, colouring=np.arange(12) % 2)
+    np.testing.assert_allclose(given(X).toarray(), rosenbrock_hessian(X), rtol=1e-12)
+    with pytest.raises(ValueError, match=r"does not give the entry \(1, 2\)"):
+        sparse.hessian(rosenbrock, colouring=np.arange(12) % 2, recovery="direct")(X)
+
+
+def grid_energy(x):
+    u = x.reshape(6, 6)
+    return np.sum(np.sin(u[1:] * u[:-1])) + np.sum(np.cos(u[:, 1:] * u[:, :-1])) + np.sum(u**4)
+
+
+def test_substitution_is_a_function_like_any_other():
+    x = RNG.uniform(0.5, 1.5, 36)
+    hess = sparse.hessian(grid_energy, recovery="substitution")
+    dense = fg.hessian(grid_energy)
+    np.testing.assert_allclose(hess(x).toarray(), dense(x), rtol=1e-10, atol=1e-12)
+    assert hess.colours < sparse_colours(grid_energy, x, "direct")
+    np.testing.assert_allclose(fg.jit(hess)(x).toscipy().toarray(), dense(x), rtol=1e-10, atol=1e-12)
+    rows = np.stack([x, 2 * x])
+    for data, row in zip(fg.vmap(hess.values)(rows), rows, strict=True):
+        np.testing.assert_allclose(data, hess.values(row), rtol=1e-12)
+    total = lambda x: np.sum(hess.values(x) ** 2)
+    slope = fg.grad(total)(x)
+    numeric = [(total(x + e) - total(x - e)) / 2e-6 for e in 1e-6 * np.eye(36)]
+    np.testing.assert_allclose(slope, numeric, rtol=1e-6, atol=1e-7)
+
+
+def sparse_colours(f, x, recovery):
+    hess = sparse.hessian(f, recovery=recovery)
+    hess(x)
+    return hess.colours
+
+
+@pytest.mark.parametrize("format", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("mode", MODES)
+def test_entries_are_written_into_arrays(format, mode):
+    jac = sparse.jacobian(chain, mode=mode, format=format)
+    matrix = jac(X)
+    data = matrix.data
+    jac.fill(data, 2 * X)
+    assert matrix.data is data
+    np.testing.assert_allclose(matrix.toarray(), chain_jacobian(2 * X), rtol=1e-14)
+    own = np.full(24, 7.0)
+    jac.fill(own[1:-1], X)
+    np.testing.assert_allclose(own[1:-1], jac(X).data, rtol=1e-14)
+    assert own[0] == own[-1] == 7
+    narrow = np.empty(44, np.float32)
+    jac.fill(narrow[::2], X)
+    np.testing.assert_allclose(narrow[::2], jac(X).data, rtol=1e-6)
+    jac.fill(own[1:-1], fg.tensor(3 * X))
+    np.testing.assert_allclose(own[1:-1], jac(3 * X).data, rtol=1e-14)
+
+
+def test_entries_are_written_where_arguments_lie():
+    jac = sparse.jacobian(lambda x: x**3)
+    x = X.copy()
+    jac.fill(x, x)
+    np.testing.assert_allclose(x, 3 * X**2, rtol=1e-14)
+
+
+@pytest.mark.parametrize("filled", [False, True])
+def test_arrays_and_tensors_that_a_function_reads_may_change(filled):
+    scale = np.ones(11)
+    weight = fg.tensor(np.append(0.0, np.ones(10)))
+    jac = sparse.jacobian(lambda x: weight * scale * x[1:] * x[:-1])
+
+    def found():
+        matrix = jac(X)
+        if filled:
+            jac.fill(matrix.data, X)
+        return matrix.toarray()
+
+    first = np.eye(11, 12, 1) * X[:-1, None] + np.eye(11, 12) * X[1:, None]
+    np.testing.assert_allclose(found()[1:], first[1:], rtol=1e-14)
+    scale[:] = 3.0
+    np.testing.assert_allclose(found()[1:], 3 * first[1:], rtol=1e-14)
+    weight[...] = 2.0
+    np.testing.assert_allclose(found(), 6 * first, rtol=1e-14)
+    with fg.GradManager().attach(weight) as gm:
+        gm.backward(jac.values(X).sum())
+    np.testing.assert_allclose(weight.grad, 3 * (X[1:] + X[:-1]), rtol=1e-13)
+
+
+def test_memory_grows_with_the_entries():
+    def f(x):
+        u = np.pad(x.reshape(-1, 50), 1)
+        around = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
+        return (around - np.exp(u[1:-1, 1:-1])).ravel()
+
+    peaks = []
+    for n in (2_500, 2_500, 5_000, 10_000):
+        tracemalloc.start()
+        found = sparse.jacobian(f)(np.ones(n))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert found.nnz < 5 * n
+    small, middle, large = peaks[1:]  # the first one imports and compiles
+    assert large - middle < 2.5 * (middle - small)
+    assert large < 3000 * 10_000  # of 100 million that a dense matrix has in bytes by 8
+
+
 def test_an_arrow_takes_few_products():
     def f(x):
         return np.concatenate([np.sum(x**2).reshape(1), x[1:] ** 2 * x[0]])
@@ -267,6 +376,14 @@ def test_it_pickles_and_binds():
     )
 
 
+def undecided(x):
+    return x if x[0] > 0 else -x
+
+
+def drawn(x):
+    return x * np.random.standard_normal(12)
+
+
 @pytest.mark.parametrize(
     "call, error, message",
     [
@@ -281,6 +398,15 @@ def test_it_pickles_and_binds():
         (lambda: sparse.jacobian(chain, mode="both"), ValueError, "mode must be"),
         (lambda: sparse.jacobian(chain, format="bsr"), ValueError, "format must be"),
         (lambda: sparse.jacobian(3), TypeError, "transforms a function"),
+        (lambda: sparse.hessian(chain, recovery="trees"), ValueError, "recovery must be"),
+        (lambda: sparse.jacobian(chain).fill(np.zeros(3), X), ValueError, r"22 floats, not float64\[3\]"),
+        (lambda: sparse.jacobian(chain).fill([0.0], X), ValueError, r"22 floats, not \[0.0\]"),
+        (lambda: fg.jit(lambda x: sparse.jacobian(chain).fill(np.zeros(22), x))(X), TypeError, "use values"),
+        (lambda: sparse.jacobian(undecided)(X), Exception, r"sparse\.jacobian"),
+        (lambda: sparse.pattern(undecided)(X), Exception, r"sparse\.pattern"),
+        (lambda: sparse.hessian(undecided)(X), Exception, r"sparse\.hessian"),
+        (lambda: sparse.jacobian(undecided, pattern=np.eye(12))(X), Exception, r"sparse\.jacobian"),
+        (lambda: sparse.jacobian(drawn)(X), TypeError, r"sparse\.jacobian of drawn: the function draws"),
         (lambda: sparse.hessian(chain)(X), TypeError, "has to return one real number"),
         (lambda: sparse.jacobian(chain).colours, AttributeError, "when it has been called"),
         (lambda: sparse.pattern(chain, order=3), ValueError, "order must be 1"),

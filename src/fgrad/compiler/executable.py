@@ -89,8 +89,15 @@ class Executable:
         self._free: list[_Context] = []
         self._free_apart: list[_Context] = []  # of nests and calls one by one
 
-    def run(self, leaves: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    def run(
+        self, leaves: Sequence[Any], out: np.ndarray[Any, Any] | None = None
+    ) -> list[np.ndarray[Any, Any]]:
         """Return new arrays of the outputs for arrays of the inputs.
+
+        Args:
+            leaves: the inputs.
+            out: an array of the shape and dtype of the first output, contiguous and apart from the inputs,
+                which that may be computed in: whoever asks has to see whether it was returned.
 
         Raises:
             IndexError: an index is out of bounds.
@@ -104,7 +111,11 @@ class Executable:
             np.ascontiguousarray(x, v.aval.dtype).reshape(v.aval.shape)
             for v, x in zip(plan.inputs, leaves, strict=True)
         ]
-        outs = [np.empty(v.aval.shape, v.aval.dtype) for v in plan.outputs]
+        first = plan.results[0] if out is not None else None
+        outs = [
+            out if k == first and out is not None else np.empty(v.aval.shape, v.aval.dtype)
+            for k, v in enumerate(plan.outputs, len(ins))
+        ]
         notes = noting() if observed_primitives and not self._is_operation else None
         if notes is None or not notes.apart:
             for k, j in plan.donations.items():

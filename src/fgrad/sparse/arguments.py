@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,9 +12,11 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.aval import Aval
+from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor
 from fgrad.sparse.dependencies import UNKNOWN
 from fgrad.transforms.calling import bound, has_tensor, is_traced, name_of, parameter, plain, positions
+from fgrad.transforms.stage import MakeGraph
 
 _NUMBERS = (bool, int, float, complex)
 
@@ -25,6 +28,7 @@ class Arguments:
         leaves: of all arguments.
         places: which leaves are differentiated.
         sizes: how many numbers there are in each of those.
+        transformation: what the user called, for messages.
         key: what calls of one structure have in common: shapes, dtypes, and the values of integers.
     """
 
@@ -36,7 +40,7 @@ class Arguments:
         argnums: int | Sequence[int],
         title: str,
     ) -> None:
-        self.fun, self.title = fun, f"{title} of {name_of(fun)}"
+        self.fun, self.transformation, self.title = fun, title, f"{title} of {name_of(fun)}"
         args, kwargs = bound(fun, args, kwargs)
         if not args:
             raise TypeError(
@@ -83,6 +87,12 @@ class Arguments:
             found.leaves.append(x if type(x) in _NUMBERS else a if value is UNKNOWN else value)
         return found
 
+    def holding(self, leaves: Sequence[Any]) -> Arguments:
+        """Return the same with other leaves: plain arrays of these shapes and dtypes."""
+        found = copy.copy(self)
+        found.leaves, found.as_numpy, found.traced = list(leaves), True, False
+        return found
+
     def values(self, *, local: bool) -> list[Any]:
         """Return the leaves whose values the structure depends on: integers, and all where it is `local`."""
         known = [_value(x) if local or a.dtype.kind in "iub" else UNKNOWN for x, a in self._pairs()]
@@ -124,6 +134,13 @@ class Arguments:
                 f"{self.title}: the function returns no array, so there is nothing to differentiate"
             )
         return found
+
+    def staged(self, run: Callable[..., Any], *args: Any) -> Program:
+        """Return the program of `run`, which calls the function; messages name what the user called."""
+        call = functools.partial(run)
+        call.__qualname__ = name_of(self.fun)  # type: ignore[attr-defined]
+        made: Program = MakeGraph(call, title=self.transformation)(*args)
+        return made
 
     def partial(self, leaves: Sequence[Any], run: Callable[[list[Any]], Any]) -> Callable[..., Any]:
         """Return `run` as a function of those leaves alone that are differentiated."""

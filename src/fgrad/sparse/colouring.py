@@ -95,62 +95,92 @@ def of_columns(pattern: Any) -> Any:
     return _best(sides.orders(), colour, sides.least)
 
 
+class _Graph:
+    """The entries of a symmetric matrix beside its diagonal, as kernels take a graph.
+
+    Attributes:
+        low: of each edge, the vertex that comes first.
+        high: the other one.
+    """
+
+    def __init__(self, pattern: Any) -> None:
+        self.count = n = pattern.shape[0]
+        entries = pattern.tocoo()
+        off = entries.row != entries.col
+        row, column = (x[off].astype(np.int64) for x in (entries.row, entries.col))
+        ends, edges = np.unique(np.minimum(row, column) * n + np.maximum(row, column), return_inverse=True)
+        self.low, self.high = ends // max(n, 1), ends % max(n, 1)
+        graph = _truths(row, column, (n, n))  # sorted as `edges` are, since those of `tocoo` come row by row
+        self.parts = [np.ascontiguousarray(x, np.int64) for x in (graph.indptr, graph.indices, edges)]
+
+    def orders(self) -> Iterator[Any]:
+        """Yield the orders in which vertices are coloured."""
+        pairs = np.column_stack([self.low, self.high]).reshape(-1)
+        ends = 2 * np.arange(self.low.size + 1)
+        shape = self.low.size, self.count
+        return _Sides(sparse.csr_array((np.ones(pairs.size, bool), pairs, ends), shape=shape)).orders()
+
+
 def of_stars(pattern: Any) -> Any:
     """Return colours of the rows and columns of a symmetric matrix: any two of them meet in stars only."""
-    n = pattern.shape[0]
-    entries = pattern.tocoo()
-    off = entries.row != entries.col
-    row, column = (x[off].astype(np.int64) for x in (entries.row, entries.col))
-    if not row.size:
-        return np.zeros(n, np.int64)
-    low, high = np.minimum(row, column), np.maximum(row, column)
-    ends, edges = np.unique(low * n + high, return_inverse=True)
-    graph = sparse.csr_array((np.ones(row.size, bool), (row, column)), shape=(n, n))
-    graph.sort_indices()  # as `edges` are, since those of `tocoo` come row by row
-    heads, neighbours = (np.ascontiguousarray(x, np.int64) for x in (graph.indptr, graph.indices))
-    pairs = sparse.csr_array(
-        (
-            np.ones(2 * ends.size, bool),
-            np.column_stack([ends // n, ends % n]).reshape(-1),
-            2 * np.arange(ends.size + 1),
-        ),
-        shape=(ends.size, n),
-    )
-    orders = _Sides(pairs).orders()
-    edges = np.ascontiguousarray(edges, np.int64)
-    return _best(orders, partial(kernels.stars, heads, neighbours, edges), 2)
+    graph = _Graph(pattern)
+    if not graph.low.size:
+        return np.zeros(graph.count, np.int64)
+    return _best(graph.orders(), partial(kernels.stars, *graph.parts), 2)
+
+
+def of_trees(pattern: Any) -> Any:
+    """Return colours of the rows and columns of a symmetric matrix: any two of them meet in trees only."""
+    graph = _Graph(pattern)
+    if not graph.low.size:
+        return np.zeros(graph.count, np.int64)
+    return _best(graph.orders(), partial(kernels.trees, *graph.parts), 2)
 
 
 def of_both(pattern: Any, best: Colouring, fewer: int) -> Colouring:
     """Return colours of columns and rows: each entry is alone with its colour in its row or in its column.
 
-    The longest rows are taken out, 1, 2, 4 and so on, and computed by themselves, or the longest columns.
+    Rows and columns with the fewest entries are taken out one after the other; what is in a row then is found
+    by columns, what is in a column by rows. Others in that row have a colour of another kind, or none.
 
     Coleman & Verma (1998), The efficient computation of sparse Jacobian matrices using automatic
-    differentiation, SIAM J. Sci. Comput. 19, section 3.
+    differentiation, SIAM J. Sci. Comput. 19; Hossain & Steihaug (1998), Computing a sparse Jacobian matrix by
+    rows and columns, Optim. Methods Softw. 10.
 
     Args:
         pattern: of the matrix.
         best: a colouring of one side.
         fewer: how many colours have to be saved.
     """
-    for matrix, is_turned in ((pattern, False), (_turned(pattern), True)):
-        lengths = np.diff(matrix.indptr)
-        order = np.argsort(-lengths, kind="stable")
-        count = 1
-        while count <= matrix.shape[0] // 2:
-            least = int(lengths[order[count:]].max(initial=0))
-            if 0 < least <= best.colours - max(fewer, 2):  # those taken out need at least one more
-                long, short = np.sort(order[:count]), np.sort(order[count:])
-                rows = np.full(matrix.shape[0], -1)
-                rows[long] = of_columns(_turned(_sorted(matrix[long])))
-                rest = _sorted(matrix[short])
-                columns = np.where(np.bincount(rest.indices, minlength=matrix.shape[1]), of_columns(rest), -1)
-                made = Colouring(rows, columns) if is_turned else Colouring(columns, rows)
-                if made.colours <= best.colours - fewer:
-                    best, fewer = made, 1
-            count *= 2
+    if best.colours < 3:
+        return best
+    heads, inner, tails, outer = _Sides(pattern).parts
+    m, entries = pattern.shape[0], pattern.tocoo()
+    for bias in (0, 1, -1):
+        when = kernels.parts(heads, inner, tails, outer, best.colours - fewer + 1, bias)
+        if (when < 0).any():
+            continue
+        by_columns = when[entries.row] < when[m + entries.col]
+        columns = _apart(entries.row, entries.col, by_columns, pattern.shape)
+        rows = _apart(entries.col, entries.row, ~by_columns, pattern.shape[::-1])
+        made = Colouring(columns, rows)
+        if made.colours <= best.colours - fewer:
+            best, fewer = made, 1
     return best
+
+
+def _apart(row: Any, column: Any, own: Any, shape: tuple[int, int]) -> Any:
+    """Return colours of columns with `own` entries, beside which there is no other of the colour; else -1."""
+    is_active = np.bincount(column[own], minlength=shape[1]) > 0
+    used = is_active[column]
+    whole, alone = (_Sides(_truths(row[k], column[k], shape)) for k in (used, own))
+    heads, columns, tails, rows = whole.parts
+    colour = partial(kernels.columns_apart, heads, columns, tails, rows, own=alone.parts)
+    return np.where(is_active, _best(whole.orders(), colour, alone.least), -1)
+
+
+def _truths(row: Any, column: Any, shape: tuple[int, int]) -> Any:
+    return _sorted(sparse.csr_array((np.ones(row.size, bool), (row, column)), shape=shape))
 
 
 def _sorted(pattern: Any) -> Any:
@@ -219,9 +249,67 @@ def places(pattern: Any, colouring: Colouring, *, symmetric: bool = False) -> An
             own = np.asarray(colouring.rows)[row]
             found = np.where((found < 0) & _alone(column, own, m), start + own * n + column, found)
     if (found < 0).any():
-        k = int(np.argmax(found < 0))
-        raise ValueError(
-            f"the colouring does not give the entry ({row[k]}, {column[k]}) of the pattern: others of its "
-            "colour are in its row, or in its column; leave colouring out to have one made"
-        )
+        raise _hidden(row, column, int(np.argmax(found < 0)))
     return found
+
+
+class Forest(NamedTuple):
+    """How entries are found whose products have others added, which are known: by sums along trees.
+
+    Attributes:
+        read: where the first one of each sum is among all products.
+        steps: pairs of places among the sums; at each step all of the first are added to the second at once,
+            by the first step subtracted. The k-th step goes 2**k edges at a time.
+    """
+
+    read: Any
+    steps: list[tuple[Any, Any]]
+
+
+def along_trees(pattern: Any, colouring: Colouring) -> tuple[Any, Forest]:
+    """Return where each entry of a symmetric matrix is among all products and then the sums of a forest.
+
+    At a vertex of which one neighbour has some colour, the product with this colour is the entry of the edge
+    between them. Once edges are taken off that are known by this, others are the only ones.
+
+    Gebremedhin, Pothen, Tarafdar & Walther (2009), Efficient computation of sparse Hessians using coloring
+    and automatic differentiation, INFORMS J. Comput. 21.
+
+    Raises:
+        ValueError: two colours form a cycle, or an edge has one colour.
+    """
+    n, graph, colour = pattern.shape[0], _Graph(pattern), np.asarray(colouring.columns)
+    low, high, width = graph.low, graph.high, colouring.colours + 1
+    keys = np.concatenate([low * width + colour[high] + 1, high * width + colour[low] + 1])
+    ends, places, degree = np.unique(keys, return_inverse=True, return_counts=True)
+    degree += 2 * (ends % width == 0)  # what has no colour is in no product
+    first, second = np.split(np.ascontiguousarray(places.reshape(-1), np.int64), 2)
+    own = kernels.peeled(first, second, degree)
+    entries = pattern.tocoo()
+    row, column = entries.row.astype(np.int64), entries.col.astype(np.int64)
+    found, off = colour[column] * n + row, row != column
+    wrong = colour[column] < 0
+    wrong[off] = ((own < 0) | (colour[low] == colour[high]))[graph.parts[2]]
+    if wrong.any():
+        raise _hidden(row, column, int(np.argmax(wrong)))
+    at = np.full(ends.size, -1)
+    at[own] = np.arange(low.size)
+    up = at[first + second - own]
+    read = (ends % width - 1) * n + ends // width
+    in_sums = up >= 0
+    in_sums[up[in_sums]] = True
+    number = np.cumsum(in_sums) - 1
+    found[off] = np.where(in_sums, colouring.colours * n + number, read[own])[graph.parts[2]]
+    jump, steps = np.where(up >= 0, number[up], -1)[in_sums], []
+    while (jump >= 0).any():
+        there = np.flatnonzero(jump >= 0).copy()  # of its own
+        steps.append((there, jump[there]))
+        jump = np.where(jump >= 0, jump[jump], -1)
+    return found, Forest(read[own[in_sums]], steps)
+
+
+def _hidden(row: Any, column: Any, k: int) -> ValueError:
+    return ValueError(
+        f"the colouring does not give the entry ({row[k]}, {column[k]}) of the pattern: others of its "
+        "colour are in its row, or in its column; leave colouring out to have one made"
+    )

@@ -7,31 +7,39 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 from scipy import sparse
 
 from fgrad import numpy as fnp
+from fgrad.compiler import Executable
+from fgrad.core.aval import Aval
 from fgrad.core.caches import LRU
-from fgrad.core.program import Program
+from fgrad.core.nonfinite import watching
+from fgrad.core.program import Program, aval_out
 from fgrad.core.rewriting.keys import without_repetitions
-from fgrad.core.tensor import Tensor
+from fgrad.core.tensor import Tensor, is_tracked
+from fgrad.core.trace import FLOOR, current
+from fgrad.extend.engine import simplify
+from fgrad.locks import lazy
 from fgrad.scipy.sparse.arrays import Pattern, SparseArray
-from fgrad.sparse import lanes
+from fgrad.sparse import lanes, side_by_side
 from fgrad.sparse.arguments import Arguments
-from fgrad.sparse.colouring import Colouring, chosen, of_stars, places
+from fgrad.sparse.colouring import Colouring, Forest, along_trees, chosen, of_stars, of_trees, places
 from fgrad.sparse.patterns import found, gradient, tangent_program
 from fgrad.transforms.calling import Transformed, is_traced
 from fgrad.transforms.captures import Captures
+from fgrad.transforms.effects import reached
 from fgrad.transforms.forward import jvp
 from fgrad.transforms.jit import jit
 from fgrad.transforms.reverse import vjp
-from fgrad.transforms.stage import eval_shape
 from fgrad.transforms.vmap import vmap
 
 _FORMATS = {"csr": sparse.csr_array, "csc": sparse.csc_array, "coo": sparse.coo_array}
 _SEEDS = 2**28  # bytes of seeds that a program may hold
 _LONG = 2000  # equations of a program that follows lanes
+_SAVED, _STEPS = 2, 4  # products for which trees are gone along, at most so far: 2 ** _STEPS edges
 _READ, _GROWN = 2**25, 16  # bytes of constants, and times those of the seeds, from which on colours are read
 
 
@@ -39,6 +47,7 @@ class Plan:
     """What is found out once for all calls of one structure.
 
     Attributes:
+        given: arguments of this structure.
         pattern: a csr_array of truths.
         colouring: of its columns and rows.
         colours: what the compiled function takes besides the leaves, unless it holds seeds.
@@ -46,44 +55,40 @@ class Plan:
 
     def __init__(self, owner: SparseDerivative, given: Arguments) -> None:
         options = owner.options
-        self.around = Captures(owner.fun)
+        self._around, self.given = Captures(owner.fun), given
+        tensors = reached(owner.fun)[1]
+        self._tensors = [(ref(t), t._value, is_tracked(t)) for t in tensors]
         if options["pattern"] is None:
             self.pattern = found(given, order=owner.order, local=False)
         else:
             self.pattern = owner.given_pattern(given)
         self.colouring = owner.coloured(self.pattern)
+        _set(self.colouring)
         self.format = options["format"]
         laned = None
         if (
-            options["pattern"] is None
+            not tensors
+            and options["pattern"] is None
             and options["colouring"] is None
             and options.get("mode", "auto") == "auto"
         ):
             laned = _laned(given, self, owner.order)
+        forest, slopes = Forest(None, []), None
         if laned is None:
-            where = places(self.pattern, self.colouring, symmetric=owner.order == 2)
+            where, forest = owner.placed(self.pattern, self.colouring)
+            _set([forest.read, *(x for pair in forest.steps for x in pair)])
         else:
-            where = laned[0]
-        entries = self.pattern.tocoo()
-        self.coordinates = entries.row, entries.col
-        if self.format == "csc":
-            order = np.lexsort(self.coordinates)
-            where = where[order]
-            self.coordinates = entries.row[order], entries.col[order]
-            shaped = self.pattern.tocsc()
-            shaped.sort_indices()
-        else:
-            shaped = self.pattern
-        least = sparse.get_index_dtype(maxval=max(where.size, *shaped.shape))  # which SciPy's solvers take
-        self.indices, self.starts = shaped.indices.astype(least), shaped.indptr.astype(least)
+            where, lanes_count, slopes = laned
+        where = self._arranged(where)
         self.shape = self.pattern.shape
         self.traced_pattern: Pattern | None = None
-        count = laned[1] if laned else 0 if self.colouring.reverse else self.colouring.forward
+        self._rooms: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        count = lanes_count if laned else 0 if self.colouring.reverse else self.colouring.forward
         start = _strip(where, count, self.shape[0])
         self._part = slice(None) if start is None else slice(start, start + where.size)
         if where.max(initial=0) <= np.iinfo(np.int32).max:  # half as many bytes to read
             where = where.astype(np.int32)
-        where.setflags(write=False)
+        _set([where])
         sides = [c for c in self.colouring if c is not None]
         seeded = _products(given, self.colouring, order=owner.order)
         held = 8 * (given.count * self.colouring.forward + self.shape[0] * self.colouring.reverse)
@@ -93,11 +98,18 @@ class Plan:
             constant = sum({id(a): without_repetitions(a).nbytes for a in _constants(program)}.values())
             by_colour = constant > max(_READ, _GROWN * held)
         self.colours = tuple(c.astype(np.int32) for c in sides) if by_colour else ()
+        beside = None
+        if slopes is None and start is not None and not (by_colour or tensors):
+            beside = _beside(given, self.colouring, owner.order)
 
         def values(leaves: list[Any], *colours: Any) -> Any:
-            if laned is not None:
-                return fnp.stack(laned[2](leaves), axis=1)
+            if slopes is not None:
+                return fnp.stack(slopes(leaves), axis=1)
+            if beside is not None:
+                return beside(leaves)
             products = seeded(leaves, colours or sides)
+            if forest.steps:
+                products = fnp.concatenate([products, _summed(products[forest.read], forest.steps)])
             return products[where] if start is None else products.reshape(count, -1).T
 
         def both(leaves: list[Any], *colours: Any) -> Any:
@@ -105,14 +117,74 @@ class Plan:
 
         self._values, self._both = jit(values), jit(both)
 
+    def fresh(self) -> bool:
+        """Return whether what the function reads from outside is as it was."""
+        return self._around.fresh() and all(
+            (t := r()) is None or (t._value is v and is_tracked(t) is tracked)
+            for r, v, tracked in self._tensors
+        )
+
+    def _arranged(self, where: Any) -> Any:
+        """Return the places of entries, which are given row by row, in the order of the format."""
+        entries, shaped = self.pattern.tocoo(), self.pattern
+        self.coordinates = entries.row, entries.col
+        if self.format == "csc":
+            order = np.lexsort(self.coordinates)
+            where = where[order]
+            self.coordinates = entries.row[order], entries.col[order]
+            shaped = shaped.tocsc()
+            shaped.sort_indices()
+        least = sparse.get_index_dtype(maxval=max(where.size, *shaped.shape))  # which SciPy's solvers take
+        self.indices, self.starts = shaped.indices.astype(least), shaped.indptr.astype(least)
+        return where
+
     def values(self, leaves: list[Any]) -> Any:
         """Return the entries, in the order of the format."""
-        return self._values(leaves, *self.colours).reshape(-1)[self._part]
+        return self._entries(self._values(leaves, *self.colours))
+
+    def _entries(self, products: Any) -> Any:
+        """Return the part of numbers that entries are."""
+        if products.__class__ is np.ndarray and self._part != slice(None):
+            self._rooms[id(products)] = products
+        return products.reshape(-1)[self._part]
+
+    def _room(self, data: Any, aval: Aval) -> Any:
+        """Return the array that entries are part of, as in results of calls; None if they are not."""
+        room = data if self._part == slice(None) else self._rooms.get(id(data.base))
+        if room is None or room.dtype != aval.dtype or room.size != aval.size or not data.flags.c_contiguous:
+            return None
+        first = room.reshape(-1)[self._part]
+        at = [x.__array_interface__["data"][0] for x in (first, data)]
+        return room.reshape(aval.shape) if at[0] == at[1] and room.flags.writeable else None
 
     def both(self, leaves: list[Any]) -> Any:
         """Return what the function returns, and the entries."""
         value, products = self._both(leaves, *self.colours)
-        return value, products.reshape(-1)[self._part]
+        return value, self._entries(products)
+
+    def fill(self, data: Any, leaves: list[Any]) -> None:
+        """Write the entries into an array."""
+        given = [*leaves, *self.colours]
+        executable = self.whole
+        plain = all(
+            x.__class__ is float or (x.__class__ is np.ndarray and not np.may_share_memory(x, data))
+            for x in leaves
+        )
+        out = None
+        if executable is not None and plain:
+            out = self._room(data, executable.outs[executable.results[0]])
+        if out is None or executable is None or current() is not FLOOR or watching():
+            data[...] = _plain(self.values(leaves))
+            return
+        (made,) = executable.run(given, out)
+        if made is not out:
+            data[...] = made.reshape(-1)[self._part]
+
+    @lazy
+    def whole(self) -> Executable | None:
+        """The compiled program of the entries, where it depends on nothing but the arguments."""
+        lowered = self._values.lower(self.given.abstract(), *self.colours)
+        return lowered.compile() if lowered.is_whole and lowered.compile().is_direct else None
 
     def filled(self, data: Any) -> Any:
         """Return the sparse array with these entries."""
@@ -132,6 +204,13 @@ class Plan:
         made = _FORMATS[self.format]((data, *places), shape=self.shape)
         made.has_canonical_format = True
         return made
+
+
+def _set(arrays: Sequence[Any]) -> None:
+    """Make arrays what cannot change, so that no call has to look whether they did."""
+    for a in arrays:
+        if a is not None:
+            a.setflags(write=False)
 
 
 def _strip(where: Any, count: int, rows: int) -> int | None:
@@ -156,20 +235,53 @@ def _laned(given: Arguments, plan: Plan, order: int) -> tuple[Any, int, Any] | N
     if len(program.equations) * most > _LONG:
         return None
     shapes = [given.avals[k] for k in given.places]
-    seen: list[Any] = []
+
+    def followed(leaves: list[Any]) -> tuple[list[Any], Any]:
+        return lanes.flattened(lanes.followed(program, leaves, given.sizes, shapes, most))
 
     def slopes(leaves: list[Any]) -> list[Any]:
-        made, inputs = lanes.flattened(lanes.followed(program, leaves, given.sizes, shapes, most))
-        seen[:] = [inputs]
-        return made
+        return followed(leaves)[0]
 
+    inputs: list[Any] = []
     try:
-        eval_shape(slopes, given.abstract())
-        where = lanes.places(seen[0], pattern)
+        given.staged(lambda leaves: inputs.append(followed(leaves)[1]), given.abstract())
+        where = lanes.places(inputs[0], pattern)
     except lanes.UnknownLanesError:
         return None
-    count = len(seen[0])
+    count = len(inputs[0])
     return None if _strip(where, count, pattern.shape[0]) is None else (where, count, slopes)
+
+
+def _beside(given: Arguments, colouring: Colouring, order: int) -> Callable[..., Any] | None:
+    """Return what computes all products side by side, row by row; None where that is not known."""
+    program, _ = tangent_program(given, order=order)
+    ends = np.cumsum([0, *given.sizes])
+    numbers = np.arange(colouring.forward)
+    seeds = []
+    for (i, j), k in zip(pairwise(ends), given.places, strict=True):
+        a = given.avals[k]
+        seed = (colouring.columns[i:j].reshape(*a.shape, 1) == numbers).astype(a.dtype)
+        _set([seed])
+        seeds.append(seed)
+
+    def products(leaves: list[Any]) -> Any:
+        outs = side_by_side.followed(program, leaves, seeds)
+        return outs[0] if len(outs) == 1 else _joined(outs)
+
+    try:
+        made = given.staged(products, given.abstract())
+    except side_by_side.UnknownColoursError:
+        return None
+    held = sum({id(a): without_repetitions(a).nbytes for a in _constants(simplify(made))}.values())
+    return products if held <= _READ else None
+
+
+def _summed(sums: Any, steps: Sequence[tuple[Any, Any]]) -> Any:
+    """Return what is left of products at each vertex of a forest when all below it is subtracted."""
+    for i, (below, above) in enumerate(steps):
+        moved = sums[below]
+        fnp.add.at(sums, above, moved if i else -moved)
+    return sums
 
 
 def _constants(program: Program) -> list[Any]:
@@ -252,11 +364,20 @@ class SparseDerivative(Transformed):
         return _made, (type(self), self.fun, self.options)
 
     def _planned(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Plan, Arguments]:
+        short = None
+        if not kwargs and all(a.__class__ is np.ndarray and a.dtype.kind == "f" for a in args):
+            short = tuple([(a.shape, a.dtype) for a in args])  # which then says as much as the key
+            plan = self._plans.get(short)
+            if plan is not None and plan.fresh():
+                self._last = plan
+                return plan, plan.given.holding(args)
         given = Arguments(self.fun, args, kwargs, self.options["argnums"], self.title)
         plan = self._plans.get(given.key)
-        if plan is None or not plan.around.fresh():
+        if plan is None or not plan.fresh():
             plan = Plan(self, given.emptied())
             self._plans[given.key] = plan
+        if short is not None:
+            self._plans[short] = plan
         self._last = plan
         return plan, given
 
@@ -285,6 +406,38 @@ class SparseDerivative(Transformed):
         plan, given = self._planned(args, kwargs)
         return plan.values(given.leaves)
 
+    def fill(self, data: Any, *args: Any, **kwargs: Any) -> None:
+        """Write the entries into an array of as many numbers, in the order of the format.
+
+        `data` of a matrix that a call returned is taken as it is: nothing is allocated, and all that changes
+        is this.
+
+        Raises:
+            TypeError: an argument is being transformed.
+            ValueError: it is not an array of as many floats.
+
+        Example:
+            >>> from fgrad import sparse
+            >>> hess = sparse.hessian(lambda x: np.sum(x[1:] * x[:-1] ** 2))
+            >>> matrix = hess(np.ones(3))
+            >>> hess.fill(matrix.data, np.array([1.0, 2.0, 3.0]))
+            >>> matrix.toarray()
+            array([[4., 2., 0.],
+                   [2., 6., 4.],
+                   [0., 4., 0.]])
+        """
+        plan, given = self._planned(args, kwargs)
+        if given.traced:
+            raise TypeError(
+                f"{given.title}: fill writes numbers into an array, so it is not part of another "
+                "transformation; use values there"
+            )
+        count = plan.pattern.nnz
+        if not isinstance(data, np.ndarray) or data.shape != (count,) or data.dtype.kind != "f":
+            shown = f"{data.dtype}{list(data.shape)}" if isinstance(data, np.ndarray) else repr(data)
+            raise ValueError(f"{given.title}: fill takes an array of {count} floats, not {shown}")
+        plan.fill(data, given.leaves)
+
     @property
     def colours(self) -> int:
         """How many products the last call took.
@@ -299,6 +452,10 @@ class SparseDerivative(Transformed):
     def coloured(self, pattern: Any) -> Colouring:
         """Return the colouring of a pattern."""
         raise NotImplementedError
+
+    def placed(self, pattern: Any, colouring: Colouring) -> tuple[Any, Forest]:
+        """Return where each entry is among all products, and after these what has to be summed."""
+        return places(pattern, colouring), Forest(None, [])
 
     def given_pattern(self, given: Arguments) -> Any:
         """Return the pattern that the user gave, as csr_array of truths."""
@@ -321,7 +478,8 @@ class SparseDerivative(Transformed):
 
     @staticmethod
     def _rows(given: Arguments) -> int:
-        return sum(math.prod(y.shape) for y in eval_shape(given.outputs, given.abstract()))
+        program = given.staged(given.outputs, given.abstract())
+        return sum(math.prod(aval_out(y).shape) for y in program.outputs)
 
     def _compare(self, plan: Plan, given: Arguments, data: Any) -> None:
         """Compare a product with what the entries make of it; say which one the pattern lacks."""
@@ -405,14 +563,34 @@ class Hessian(SparseDerivative):
     order = 2
     title = "sparse.hessian"
 
+    def __init__(self, fun: Callable[..., Any], **options: Any) -> None:
+        super().__init__(fun, **options)
+        if options["recovery"] not in {"auto", "direct", "substitution"}:
+            raise ValueError(
+                f"{self.title}: recovery must be 'auto', 'direct' or 'substitution', not "
+                f"{options['recovery']!r}"
+            )
+
     def coloured(self, pattern: Any) -> Colouring:
         """Return the colouring of a pattern."""
-        given = self.options["colouring"]
-        if given is None:
-            return Colouring(of_stars(pattern))
-        if isinstance(given, Colouring):
-            given = given.columns
-        return _checked(Colouring(np.asarray(given)), pattern, self.title)
+        given, recovery = self.options["colouring"], self.options["recovery"]
+        if given is not None:
+            given = given.columns if isinstance(given, Colouring) else given
+            return _checked(Colouring(np.asarray(given)), pattern, self.title)
+        stars = Colouring(of_stars(pattern)) if recovery != "substitution" else None
+        if stars is not None and (recovery == "direct" or stars.colours < 2 + _SAVED):
+            return stars
+        trees = Colouring(of_trees(pattern))
+        if stars is None:
+            return trees
+        is_short = len(along_trees(pattern, trees)[1].steps) <= _STEPS
+        return trees if is_short and trees.colours <= stars.colours - _SAVED else stars
+
+    def placed(self, pattern: Any, colouring: Colouring) -> tuple[Any, Forest]:
+        """Return where each entry is among all products, and after these what has to be summed."""
+        if self.options["recovery"] == "direct":
+            return places(pattern, colouring, symmetric=True), Forest(None, [])
+        return along_trees(pattern, colouring)
 
 
 def _checked(colouring: Colouring, pattern: Any, title: str) -> Colouring:
@@ -483,8 +661,16 @@ def jacobian(
     Source:
         Curtis, Powell & Reid (1974), On the estimation of sparse Jacobian matrices, IMA J. Appl. Math. 13.
     """
-    options: dict[str, Any] = {"pattern": pattern, "colouring": colouring, "format": format, "check": check}
-    return Jacobian(fun, argnums=argnums, mode=mode, value=False, **options)
+    return Jacobian(
+        fun,
+        argnums=argnums,
+        mode=mode,
+        pattern=pattern,
+        colouring=colouring,
+        format=format,
+        check=check,
+        value=False,
+    )
 
 
 def value_and_jacobian(
@@ -506,8 +692,16 @@ def value_and_jacobian(
         (array([1., 4.]), array([[2., 0.],
            [0., 4.]]))
     """
-    options: dict[str, Any] = {"pattern": pattern, "colouring": colouring, "format": format, "check": check}
-    return Jacobian(fun, argnums=argnums, mode=mode, value=True, **options)
+    return Jacobian(
+        fun,
+        argnums=argnums,
+        mode=mode,
+        pattern=pattern,
+        colouring=colouring,
+        format=format,
+        check=check,
+        value=True,
+    )
 
 
 def hessian(
@@ -516,6 +710,7 @@ def hessian(
     *,
     pattern: Any = None,
     colouring: Any = None,
+    recovery: str = "auto",
     format: str = "csr",
     check: bool = False,
 ) -> Hessian:
@@ -529,6 +724,9 @@ def hessian(
         argnums: which positional argument, or arguments.
         pattern: as in `jacobian`; what one side of the diagonal has, the other one has too.
         colouring: of the columns.
+        recovery: "direct" reads each entry off a product; "substitution" needs fewer products, of which
+            entries follow by subtracting others along trees, with rounding errors of these; "auto" does so
+            where it saves products and trees are short.
         format: "csr", "csc" or "coo".
         check: whether to compare the entries with a product in each call.
 
@@ -549,10 +747,19 @@ def hessian(
 
     Source:
         Coleman & Moré (1984), Estimation of sparse Hessian matrices and graph coloring problems, Math.
-        Program. 28.
+        Program. 28; Coleman & Cai (1986), The cyclic coloring problem and estimation of sparse Hessian
+        matrices, SIAM J. Algebraic Discrete Methods 7, of substitution.
     """
-    options: dict[str, Any] = {"pattern": pattern, "colouring": colouring, "format": format, "check": check}
-    return Hessian(fun, argnums=argnums, value=False, **options)
+    return Hessian(
+        fun,
+        argnums=argnums,
+        recovery=recovery,
+        pattern=pattern,
+        colouring=colouring,
+        format=format,
+        check=check,
+        value=False,
+    )
 
 
 def value_and_hessian(
@@ -561,6 +768,7 @@ def value_and_hessian(
     *,
     pattern: Any = None,
     colouring: Any = None,
+    recovery: str = "auto",
     format: str = "csr",
     check: bool = False,
 ) -> Hessian:
@@ -573,5 +781,13 @@ def value_and_hessian(
         (9.0, array([[ 6.,  0.],
                [ 0., 12.]]))
     """
-    options: dict[str, Any] = {"pattern": pattern, "colouring": colouring, "format": format, "check": check}
-    return Hessian(fun, argnums=argnums, value=True, **options)
+    return Hessian(
+        fun,
+        argnums=argnums,
+        recovery=recovery,
+        pattern=pattern,
+        colouring=colouring,
+        format=format,
+        check=check,
+        value=True,
+    )

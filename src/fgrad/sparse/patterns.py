@@ -19,7 +19,6 @@ from fgrad.transforms.calling import Transformed
 from fgrad.transforms.forward import jvp
 from fgrad.transforms.loops.lowering import lower
 from fgrad.transforms.reverse import grad
-from fgrad.transforms.stage import make_graph
 
 
 def gradient(given: Arguments, leaves: Sequence[Any]) -> Callable[..., Any]:
@@ -51,8 +50,7 @@ def tangent_program(given: Arguments, *, order: int) -> tuple[Program, list[int]
         return outs
 
     avals = [given.avals[k] for k in given.places]
-    program = make_graph(pushed)(given.abstract(), [Aval(a.shape, a.dtype) for a in avals])
-    return program, sizes
+    return given.staged(pushed, given.abstract(), [Aval(a.shape, a.dtype) for a in avals]), sizes
 
 
 def found(given: Arguments, *, order: int, local: bool) -> Any:

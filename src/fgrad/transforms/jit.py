@@ -609,6 +609,8 @@ class Lowered:
 
     def __init__(self, specialisation: Specialisation) -> None:
         self._procedure = specialisation.procedure
+        self.is_whole: bool = specialisation._is_direct
+        """Whether the program and its arguments are all that a call depends on."""
 
     @property
     def program(self) -> Program:

@@ -592,7 +592,7 @@ class _Reader:
 
 
 class MakeGraph(Transformed):
-    """The function that stages another one."""
+    """The function that stages another one; the option `title` is what messages call that."""
 
     def _call(self, *args: Any, **kwargs: Any) -> Program:
         """Return the Program for arguments like these."""
@@ -601,9 +601,10 @@ class MakeGraph(Transformed):
         avals = [_abstract(x) for x in leaves]
         static = [x if a is None else None for x, a in zip(leaves, avals, strict=True)]
         draws = Draws(self.fun, [*static, *kwargs.values()])
+        title = self.options.get("title")
 
         def staged() -> Program:
-            stage = Stage(next_level())
+            stage = Stage(next_level(), title)
             inputs = [stage.var(a) if a is not None else None for a in avals]
             tracers = [
                 x
@@ -630,7 +631,7 @@ class MakeGraph(Transformed):
             return fingerprint(program.equations, program.outputs)
 
         if source := draws.frozen(first, lambda: first(staged())):
-            raise frozen("make_graph", self.fun, source)
+            raise frozen(title or "make_graph", self.fun, source)
         return program
 
 
