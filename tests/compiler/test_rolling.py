@@ -1,11 +1,14 @@
 """Long programs become loops, with the values of the programs as they were."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 import fgrad as fg
 from fgrad.compiler import rolling
 from fgrad.core.rewriting.effects import has_effects
+from fgrad.transforms import stage
 
 SEEDS = [*range(16), 410]  # hundreds were tried
 
@@ -62,6 +65,39 @@ def test_the_way_back_becomes_a_loop_too():
     there, back = loops(found)
     assert (there.length, back.length) == (50, 49)
     assert rolling._size(found) < 200
+
+
+def visits(n):
+    """Return how often parts of tracing and rolling run for n steps, forward and back."""
+    count = Counter()
+
+    def counting(place, name):
+        before = getattr(place, name)
+        patch.setattr(place, name, lambda *args: (count.update([name]), before(*args))[1])
+
+    with pytest.MonkeyPatch.context() as patch:
+        counting(stage, "quiet")  # around each rule for shapes
+        counting(rolling._Numbers, "of")
+        counting(rolling._Roller, "_suffix")
+        counting(rolling._Roller, "_place")
+        program = fg.make_graph(fg.value_and_grad(runge_kutta(n)))(np.array([1.0, 0.1]))
+        count["equations"] = len(program.equations)
+        count["rolled"] = rolling._size(rolling.rolled(program))
+    return count
+
+
+def test_what_a_step_takes_does_not_depend_on_how_many_there_are():
+    few, many = (visits(n) for n in (100, 400))
+    for name in ("quiet", "_suffix", "rolled"):  # kinds of equations, operands of a step, the result
+        assert 0 < many[name] == few[name] < 1000
+    for name in ("equations", "of", "_place"):
+        assert 0 < many[name] <= 4.05 * few[name]
+    assert many["of"] <= 1.1 * many["equations"]
+
+
+def test_kernels_of_a_rolled_program_are_those_of_a_step():
+    few, many = (fg.jit(fg.grad(runge_kutta(n))).lower(np.ones(2)).cost() for n in (50, 200))
+    assert few.kernels == many.kernels < 40
 
 
 @pytest.mark.parametrize("dtype", ["f4", "c16"])

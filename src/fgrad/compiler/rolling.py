@@ -33,6 +33,7 @@ from fgrad.core.rewriting.effects import has_effect
 from fgrad.core.rewriting.keys import Keys
 from fgrad.core.rewriting.liveness import eliminate
 from fgrad.core.rewriting.operations import added
+from fgrad.locks import lazy
 
 LONG = 600  # equations: shorter programs are compiled as they are, and run as fast as they can
 TURNS = 8  # steps, at least, of a loop
@@ -41,6 +42,7 @@ LAG = 4  # steps, at most, that a value waits for its use
 STEP = 128  # equations of a step that are compiled in no time, so that loops inside of it stay as they are
 WORK = 1 << 15  # elements that a step computes: threads share the work of larger ones outside of loops
 ROUNDS = 6  # loops in loops
+OUTSIDE = -(1 << 62)  # the maker of what no equation makes
 
 
 def rolled(program: Program) -> Program:
@@ -65,7 +67,7 @@ def _size(program: Program) -> int:
 
 
 def _weight(e: Equation) -> int:
-    return 1 + sum(map(_size, programs_of(e)))
+    return 1 + sum(map(_size, programs_of(e))) if "code" in e.params else 1
 
 
 # ---- equations as numbers -----------------------------------------------------------------------
@@ -78,16 +80,30 @@ class _Numbers:
         self._keys = Keys()
         self._known: dict[Any, int] = {}
         self._bodies: dict[int, tuple[Any, Any]] = {}
+        self._avals: dict[int, int] = {}  # numbers of avals by their id: many variables share one
 
     def of(self, e: Equation) -> int:
         """Return the number of an equation; of one that must stay where it is, a new one."""
         if has_effect(e) or ("code" in e.params and not isinstance(e.params["code"], PLAIN)):
             key: Any = object()
         else:
-            args = tuple([self._kind(a) for a in e.args])
-            outs = tuple([(v.aval.shape, v.aval.dtype) for v in e.outs])
+            known = self._avals.get
+            args = tuple(
+                [
+                    known(id(a.aval)) or self._aval(a.aval) if a.__class__ is Var else self._kind(a)
+                    for a in e.args
+                ]
+            )
+            outs = tuple([known(id(v.aval)) or self._aval(v.aval) for v in e.outs])
             key = e.name, args, outs, self.params(e) if e.params else None
         return self._known.setdefault(key, len(self._known))
+
+    def _aval(self, aval: Aval) -> int:
+        number = self._avals[id(aval)] = self._array(aval)
+        return number
+
+    def _array(self, x: Any) -> int:
+        return 1 + self._known.setdefault((x.shape, x.dtype), len(self._known))
 
     def constant(self, x: Any) -> Any:
         """Return the key of a constant."""
@@ -97,19 +113,15 @@ class _Numbers:
         """Return the key of the parameters, without the integers of an index."""
         if "index" in e.params:
             others = {k: v for k, v in e.params.items() if k != "index"}
-            return self._keys.of(others), tuple(
-                [int if type(i) is int else self._keys.of(i) for i in e.params["index"]]
-            )
+            key = self._keys.of
+            index = tuple([int if type(i) is int else key(i) for i in e.params["index"]])
+            return (key(others) if others else None), index
         if "code" in e.params:
             return self._code(e.params["code"])
         return self._keys.of(e.params)
 
     def _kind(self, a: Any) -> Any:
-        if a.__class__ is Var:
-            return a.aval.shape, a.aval.dtype
-        if isinstance(a, np.ndarray | np.generic):
-            return a.shape, a.dtype
-        return a.__class__
+        return self._array(a) if isinstance(a, np.ndarray | np.generic) else a.__class__
 
     def _code(self, code: Any) -> Any:
         known = self._bodies.get(id(code))
@@ -152,7 +164,8 @@ def _periods(numbers: np.ndarray[Any, Any]) -> Iterator[tuple[int, int, int]]:
     n = len(numbers)
     rank, width = numbers, 1
     while width * TURNS <= n:
-        order = np.argsort(rank, kind="stable")
+        few = int(rank.max()) < 1 << 16  # which are sorted in linear time
+        order = np.argsort(rank.astype(np.uint16) if few else rank, kind="stable")
         ranks = rank[order]
         distances = np.diff(order)[ranks[1:] == ranks[:-1]]
         counts = np.bincount(distances[distances <= width], minlength=width + 1)
@@ -166,9 +179,18 @@ def _periods(numbers: np.ndarray[Any, Any]) -> Iterator[tuple[int, int, int]]:
                     yield int(start), int(p), int(stop - start + p)
         if len(rank) <= width:
             break
-        pairs = rank[:-width].astype(np.int64) * (int(rank.max()) + 1) + rank[width:]
-        rank = np.unique(pairs, return_inverse=True)[1].reshape(-1)
+        count = int(rank.max()) + 1
+        rank = _ranks(rank[:-width].astype(np.int64) * count + rank[width:], count * count)
         width *= 2
+
+
+def _ranks(x: np.ndarray[Any, Any], limit: int) -> np.ndarray[Any, Any]:
+    """Return the place of each of some numbers below a limit among all that there are."""
+    if limit > 4 * len(x) + (1 << 16):
+        return np.unique(x, return_inverse=True)[1].reshape(-1)
+    there = np.zeros(limit, bool)
+    there[x] = True
+    return (np.cumsum(there) - 1)[x]
 
 
 # ---- loops --------------------------------------------------------------------------------------
@@ -219,20 +241,36 @@ class _Roller:
         self.program = program
         self.equations = program.equations
         self.numbers = _Numbers()
-        self.places = {v: (i, k) for i, e in enumerate(self.equations) for k, v in enumerate(e.outs)}
+        # of each value the equation that makes it, times the width, plus which of its outputs it is
+        self.width = width = max([len(e.outs) for e in self.equations], default=1) or 1
+        self.places = {v: i * width + k for i, e in enumerate(self.equations) for k, v in enumerate(e.outs)}
         self.loops: list[_Loop] = []
         self.owner: dict[int, _Loop] = {}
         self.made: list[Any] = []  # equations, and loops, whose equations are made in the end
-        self.uses = Counter(a for e in self.equations for a in e.args if a.__class__ is Var)
-        self.uses.update(y for y in program.outputs if isinstance(y, Var))
+        places = self.places
+        self.starts = np.cumsum([0, *[len(e.args) for e in self.equations]])  # of operands, side by side
+        self.makers = np.array(  # of each operand its place
+            [
+                places.get(a, OUTSIDE) if a.__class__ is Var else OUTSIDE
+                for e in self.equations
+                for a in e.args
+            ],
+            np.int64,
+        )
         self.sizes = np.cumsum([0, *map(_weight, self.equations)])
         self.count = 0
         self.extracts: dict[Any, Var] = {}
         self.cuts: dict[Any, Var] = {}
         self.aliases: dict[Var, Any] = {}  # what loops would hand on as it is
-        self.effort = 40 * len(
-            self.equations
-        )  # operands to be looked at: irregular programs stay as they are
+        # operands to be looked at: irregular programs stay as they are
+        self.effort = 40 * len(self.equations)
+
+    @lazy
+    def uses(self) -> Counter[Var]:
+        """How often each value is used."""
+        found = Counter([a for e in self.equations for a in e.args if a.__class__ is Var])
+        found.update([y for y in self.program.outputs if isinstance(y, Var)])
+        return found
 
     def run(self) -> Program | None:
         """Return a program with loops; None if there are none."""
@@ -245,8 +283,8 @@ class _Roller:
             todo = [(start, start + length)]
             while todo and self.effort > 0:
                 low, high = todo.pop()
-                while low < high and taken[low]:
-                    low += 1
+                free = np.flatnonzero(~taken[low:high])
+                low = low + int(free[0]) if len(free) else high
                 busy = np.flatnonzero(taken[low:high])
                 if len(busy):
                     todo.append((low + int(busy[0]), high))
@@ -313,47 +351,38 @@ class _Roller:
 
     def _suffix(self, low: int, size: int, turns: int, at: int, slot: int, first: int) -> int:
         """Return the first step from which on an operand comes from the same place relative to its step."""
-        es, places = self.equations, self.places
         self.effort -= turns - first
-        start = low + first * size
-        x = es[low + (turns - 1) * size + at].args[slot]
-        place = places.get(x) if x.__class__ is Var else None
-        if place is None or place[0] < start:  # from outside, as far as that is known
-            for r in range(turns - 2, first - 1, -1):
-                y = es[low + r * size + at].args[slot]
-                if y.__class__ is Var:
-                    other = places.get(y)
-                    if other is not None and other[0] >= start:
-                        return r + 1
-            return first
-        lag = turns - 1 - (place[0] - low) // size
+        column = self._column(low, size, turns, at, slot)
+        before, width = column[first:-1], self.width
+        index = int(column[-1]) // width
+        if index < low + first * size:  # from outside, as far as that is known
+            inside = np.flatnonzero(before >= (low + first * size) * width)
+            return first + int(inside[-1]) + 1 if len(inside) else first
+        lag = turns - 1 - (index - low) // size
         if lag > LAG:  # it is from outside, for the steps after the one that makes it
             return turns - lag
-        inside, out = (place[0] - low) % size, place[1]
-        r = turns - 2
-        while r >= first:
-            y = es[low + r * size + at].args[slot]
-            where = places.get(y) if y.__class__ is Var else None
-            if where != (low + (r - lag) * size + inside, out):
-                break
-            r -= 1
-        # before step `r + 1`, what the first steps take is their own, if it is from outside of the loop
-        begin = max(r + 1 - lag, first)
-        edge = low + begin * size
-        for q in range(begin, r + 1):
-            y = es[low + q * size + at].args[slot]
-            where = places.get(y) if y.__class__ is Var else None
-            if where is not None and where[0] >= edge:
-                return r + 1
-        return begin
+        others = np.flatnonzero(before != column[-1] - size * width * np.arange(len(before), 0, -1))
+        same = first + int(others[-1]) + 1 if len(others) else first
+        # what the first of the steps before it take is their own, if it is from outside of the loop
+        begin = max(same - lag, first)
+        own = column[begin:same] >= (low + begin * size) * width
+        return same if own.any() else begin
+
+    def _column(self, low: int, size: int, turns: int, at: int, slot: int) -> np.ndarray[Any, Any]:
+        """Return which equations make an operand of all steps, as in `makers`."""
+        start = self.starts[low + at] + slot
+        step = self.starts[low + size] - self.starts[low]
+        return self.makers[start : start + step * (turns - 1) + 1 : step]
 
     def _same_index(self, low: int, size: int, turns: int, at: int, first: int) -> int:
         """Return the first step from which on an index is the same, or is that of one outside."""
         es = self.equations
         last = es[low + (turns - 1) * size + at]
         index = last.params["index"]
+        indices = [e.params["index"] for e in es[low + at : low + turns * size : size]]
+        if indices.count(index) == turns:
+            return first
         if last.name == "slice_backward":
-            indices = [e.params["index"] for e in es[low + at : low + turns * size : size]]
             r = turns - 1
             while r > first and _moves_on(indices[r - 1], indices[r], indices[-2], indices[-1]):
                 r -= 1
@@ -361,39 +390,38 @@ class _Roller:
         start = low + first * size
         outside = last.name == "slice"
         if outside:
-            x = last.args[0]
-            place = self.places.get(x) if x.__class__ is Var else None
-            outside = place is None or place[0] < start
+            outside = int(self._column(low, size, turns, at, 0)[-1]) < start * self.width
         for r in range(turns - 2, first - 1, -1):
             e = es[low + r * size + at]
-            if e.params["index"] != index and not (outside and e.args[0] is last.args[0]):
+            if indices[r] != index and not (outside and e.args[0] is last.args[0]):
                 return r + 1
         return first
 
     def _known(self, low: int, size: int, turns: int) -> _Loop | None:
         """Return the loop of steps that fit together; None if one of its operands does not after all."""
         loop = _Loop(low, size, turns)
-        es, places = self.equations, self.places
+        es = self.equations
         key = self.numbers.constant
         for at in range(size):
             row: list[Any] = []
             column = es[low + at : low + size * turns : size]
             for slot in range(len(column[0].args)):
-                xs = [e.args[slot] for e in column]
-                last = xs[-1]
-                place = places.get(last) if last.__class__ is Var else None
-                if place is not None and place[0] >= low:
-                    lag = turns - 1 - (place[0] - low) // size
-                    inside, out = (place[0] - low) % size, place[1]
+                index, out = divmod(int(self._column(low, size, turns, at, slot)[-1]), self.width)
+                if index >= low:
+                    back, inside = divmod(index - low, size)
+                    lag = turns - 1 - back
                     if lag == 0:
                         row.append(("here", inside, out))
                         continue
                     aval = es[low + inside].outs[out].aval
-                    first = [self._as(x, aval) for x in xs[:lag]]
+                    first = [self._as(e.args[slot], aval) for e in column[:lag]]
                     if any(x is None for x in first):
                         return None
                     row.append(loop.carry((inside, out), lag, first, key))
-                elif all(x is last for x in xs):
+                    continue
+                xs = [e.args[slot] for e in column]
+                last = xs[-1]
+                if all(x is last for x in xs):
                     row.append(("same", last))
                 elif any(x.__class__ is Var for x in xs):
                     if not all(x.__class__ is Var or isinstance(x, np.ndarray | np.generic) for x in xs):
@@ -409,7 +437,7 @@ class _Roller:
             loop.operands.append(row)
             if "index" in column[0].params:
                 indices = [e.params["index"] for e in column]
-                if any(i != indices[0] for i in indices):
+                if indices.count(indices[0]) < turns:
                     if column[0].name == "slice_backward":
                         loop.parts[at] = indices
                         continue
@@ -548,12 +576,13 @@ class _Roller:
 
     def _place(self, v: Any) -> tuple[_Loop, tuple[int, int], int] | None:
         """Return the loop, the output and the step that make a value, if a loop does."""
-        place = self.places.get(v) if v.__class__ is Var else None
-        loop = self.owner.get(place[0]) if place else None
-        if loop is None or place is None:
+        place = self.places.get(v, OUTSIDE) if v.__class__ is Var else OUTSIDE
+        index, out = divmod(place, self.width)
+        loop = self.owner.get(index)
+        if loop is None:
             return None
-        turn, at = divmod(place[0] - loop.start, loop.size)
-        return loop, (at, place[1]), turn
+        turn, at = divmod(index - loop.start, loop.size)
+        return loop, (at, out), turn
 
     def _value(self, v: Any) -> Any:
         """Return a value where it is used outside of the loop that makes it."""
@@ -587,7 +616,7 @@ class _Roller:
             if key[0] not in loop.indices:
                 return (loop, key), (turn,)
         place = self.places.get(v) if v.__class__ is Var else None
-        e = self.equations[place[0]] if place else None
+        e = self.equations[place // self.width] if place is not None else None
         if e is not None and e.name == "slice" and _is_plain(e):
             return e.args[0], e.params["index"]
         return None

@@ -17,7 +17,7 @@ from fgrad import config, locks
 from fgrad.blocks import Block
 from fgrad.import_hooks import install_import_hooks
 
-YOUNG = 100_000  # objects that are made before the collector of cycles looks at them
+YOUNG = 500_000  # objects that are made before the collector of cycles looks at them
 LARGEST = (32 << 20) - (64 << 10)  # bytes: what glibc counts among such blocks, at most
 
 

@@ -380,12 +380,14 @@ def _libraries() -> list[str]:
 
 def user_frame() -> FrameType:
     """Return the innermost frame outside fgrad, NumPy and SciPy, or the outermost one."""
-    frame, ours = frame_of(1), _ours.young
-    while True:
+    frame, known = frame_of(1), _ours.young.get
+    while (back := frame.f_back) is not None:
         name = frame.f_code.co_filename
-        if frame.f_back is None or not (ours[name] if name in ours else is_internal(name)):
-            return frame
-        frame = frame.f_back
+        inside = known(name)
+        if not (is_internal(name) if inside is None else inside):
+            break
+        frame = back
+    return frame
 
 
 def user_line() -> str:

@@ -146,6 +146,23 @@ def _likeness(x: Any) -> tuple[Any, ...] | None:
     return None
 
 
+def _named(params: dict[str, Any]) -> tuple[Any, ...] | None:
+    """Return what parameters are, where that is no more than integers, names and dtypes; None elsewhere."""
+    found: list[Any] = []
+    for name, x in params.items():
+        kind = x.__class__
+        if kind is tuple:
+            for part in x:
+                if part.__class__ is not int:
+                    return None
+        elif kind is not int and kind is not str and x is not None:
+            if not isinstance(x, np.dtype):
+                return None
+            kind = np.dtype
+        found += name, kind, x
+    return tuple(found)
+
+
 def _is_one_number(x: Any, y: Any) -> bool:
     """Return whether two constants are the same number, of one type and sign."""
     for v in (x, y):
@@ -226,21 +243,21 @@ class Stage(Trace):
     ) -> Any:
         """Write down an equation, and return what stands for its results."""
         found = self._abstract(primitive, operands, params)
-        # the rule of a primitive that keeps the aval of an argument may return an argument that is a constant
-        outs = tuple(
-            [
-                self.var(a if isinstance(a, Aval) else aval_of(a))
-                for a in (found if primitive.many else (found,))
-            ]
-        )
         line = origin()
+        # the rule of a primitive that keeps the aval of an argument may return an argument that is a constant
+        if not primitive.many:
+            v = self.var(found if isinstance(found, Aval) else aval_of(found))
+            self.equations.append(Equation(primitive.name, operands, params, (v,), line))
+            return StagedTracer(self, v, weak, line)
+        outs = tuple([self.var(a if isinstance(a, Aval) else aval_of(a)) for a in found])
         self.equations.append(Equation(primitive.name, operands, params, outs, line))
-        tracers = tuple([StagedTracer(self, v, weak, line) for v in outs])
-        return tracers if primitive.many else tracers[0]
+        return tuple([StagedTracer(self, v, weak, line) for v in outs])
 
     def _abstract(self, primitive: Primitive, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Return the avals of the results; rules are asked once for operands that are alike."""
-        key = None if params or primitive.many else (primitive.name, *map(_likeness, operands))
+        key = None
+        if not primitive.many:
+            key = (primitive.name, *map(_likeness, operands), *([_named(params)] if params else ()))
         if key is not None and None not in key:
             aval = self._avals.get(key)
             if aval is not None:

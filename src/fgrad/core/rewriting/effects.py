@@ -20,7 +20,7 @@ def has_effect(e: Equation) -> bool:
     effect = PRIMITIVES[e.name].effect
     if "over" in e.params or (effect is not None and effect(e.params)):
         return True
-    return any(map(has_effects, programs_of(e)))
+    return "code" in e.params and any(map(has_effects, programs_of(e)))
 
 
 def has_effects(program: Program) -> bool:
