@@ -10,6 +10,7 @@ import pytest
 
 import fgrad as fg
 import fgrad.numpy as fnp
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.ops import indexing
 
 RNG = np.random.default_rng(11)
@@ -356,3 +357,65 @@ def test_a_cotangent_that_others_hold_is_not_written_to(sweep, read):
     np.testing.assert_allclose(found[0], weights + 3 * picked)
     np.testing.assert_allclose(found[1], weights + 2 * b * picked)
     np.testing.assert_allclose(found[2], weights * [0, 1, 1, 1])
+
+
+def test_a_sum_lies_in_memory_that_a_sweep_has_made():
+    weights, seen = RNG.random((5, 5000)), []
+
+    def multiply(*args):
+        made = np.multiply(*args)
+        seen.append(made)
+        return made
+
+    run = PRIMITIVES["multiply"].vjp((True, False))
+    raw, run.raw = run.raw, lambda ct, y: (multiply(ct, y),)
+    try:
+        found = fg.grad(lambda x: sum(np.sum(x * w) for w in weights))(np.ones(5000))
+    finally:
+        run.raw = raw
+    np.testing.assert_allclose(found, weights.sum(axis=0))
+    assert any(np.shares_memory(found, x) for x in seen)  # no sum has memory of its own
+
+
+@pytest.mark.parametrize("sweep", SWEEPS)
+@pytest.mark.parametrize("n", [8, 5000])
+def test_large_cotangents_that_are_shared_add_up(sweep, n):
+    """Rules hand arrays on, return views of them, and keep them."""
+    kept = []
+
+    @fg.custom_vjp
+    def watched(x):
+        return x * 1.0
+
+    def backward(_, ct):
+        made = np.asarray(ct) * 1.0
+        kept.append((made, made.copy()))
+        return (made,)
+
+    watched.defvjp(lambda x: (watched(x), None), backward)
+    weights = RNG.random((8, n))
+    before = weights.copy()
+
+    def f(x):
+        y = x * 1.0
+        total = np.sum(weights[0] * y) + np.sum((y + y) * weights[1]) + weights[2] @ y + np.sum(y)
+        total = total + np.sum(watched(y) * weights[3]) + np.sum(watched(watched(y)) * weights[4])
+        total = total + np.sum(y.reshape(2, -1).T * weights[5].reshape(2, -1).T)
+        z = y - weights[6]  # whose cotangent is that of y, too
+        return total + np.sum(z * weights[7]) + np.sum(z) + np.sum(np.where(weights[0] > 2, y, z))
+
+    found = sweep(f, RNG.random(n))
+    wanted = weights[0] + 2 * weights[1] + weights[2] + weights[3] + weights[4] + weights[5] + weights[7] + 3
+    np.testing.assert_allclose(found, wanted, rtol=1e-14)
+    np.testing.assert_array_equal(weights, before)
+    assert len(kept) >= 3
+    for now, then in kept:
+        np.testing.assert_array_equal(now, then)
+
+
+def test_gradients_of_two_arguments_with_one_cotangent_are_apart():
+    x, y = fg.grad(lambda x, y: np.sum(x + y) + np.sum(x * 2.0 + y * 2.0), (0, 1))(
+        np.ones(5000), np.ones(5000)
+    )
+    x += 1
+    np.testing.assert_array_equal(y, 3)

@@ -16,6 +16,7 @@ from tests.numpy.cases import Case, Fixed, check, integers, kinds, named, stride
 
 import fgrad as fg
 import fgrad.numpy as fnp
+from fgrad.compat.numpy import blas_is_known
 from fgrad.testing import check_grads
 
 L = np.linalg
@@ -648,3 +649,87 @@ def test_the_products_of_stacks_take_the_last_axes():
     np.testing.assert_allclose(L.diagonal(t).numpy(), L.diagonal(C))
     np.testing.assert_allclose(t.diagonal().numpy(), C.diagonal())
     np.testing.assert_allclose(t.trace().numpy(), C.trace())
+
+
+# ---- one matrix, whose factors serve both directions ----------------------------------------------
+
+
+def dominated(n, seed=0):
+    """Return a matrix that is far from singular."""
+    return np.random.default_rng(seed).normal(size=(n, n)) + 3 * n**0.5 * np.eye(n)
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("lead, columns", [((), None), ((), 1), ((), 3), ((1,), 2), ((1, 1), 1)])
+def test_the_reverse_of_a_system_needs_no_other_factors(lead, columns, dtype, monkeypatch):
+    n = 24
+    a = dominated(n).reshape(*lead, n, n).astype(dtype)
+    shape = (n,) if columns is None else (*lead, n, columns)
+    right, weights = np.random.default_rng(1).normal(size=(2, *shape)).astype(dtype)
+    solve, systems_of_numpy = L.solve, []
+    monkeypatch.setattr(L, "solve", lambda *args: (systems_of_numpy.append(1), solve(*args))[1])
+    to_a, to_b = fg.grad(lambda a, b: np.sum(weights * fnp.linalg.solve(a, b)), (0, 1))(a, right)
+    assert bool(systems_of_numpy) == (not blas_is_known())
+    x = solve(a, right)
+    wanted = solve(np.swapaxes(a, -1, -2), weights)
+    tight = {"rtol": 1e-3, "atol": 1e-5} if dtype == "f" else {"rtol": 1e-10, "atol": 1e-13}
+    np.testing.assert_allclose(to_b, wanted, **tight)
+    outer = -(np.outer(wanted, x) if columns is None else wanted @ np.swapaxes(x, -1, -2))
+    np.testing.assert_allclose(to_a, outer, **tight)
+    assert to_a.dtype == to_b.dtype == dtype
+
+
+def test_values_of_systems_are_those_of_numpy():
+    a, b = dominated(40), np.random.default_rng(1).normal(size=(40, 3))
+    found = fnp.linalg.solve(fg.tensor(a), b).numpy()
+    np.testing.assert_allclose(found, L.solve(a, b), rtol=1e-12, atol=1e-15)
+    a[3, 4] = np.nan
+    np.testing.assert_array_equal(fnp.linalg.solve(fg.tensor(a), b).numpy(), L.solve(a, b))
+    for bad in (np.zeros((20, 20)), np.ones((20, 20))):
+        with pytest.raises(LinAlgError, match="Singular"):
+            fnp.linalg.solve(fg.tensor(bad), np.ones(20))
+
+
+def test_writes_after_a_system_change_no_gradient():
+    n = 20
+    a, b = dominated(n), np.ones(n)
+    wanted = -np.outer(L.solve(a.T, np.ones(n)), L.solve(a, b))
+    base = np.stack([a, a])
+    plain, t = base[0], fg.tensor(a)
+    with fg.GradManager().attach(t) as gm:
+        x = fnp.linalg.solve(t, b) + fnp.linalg.solve(plain, t @ b) * 0
+        t[...] = 0.0
+        base[...] = 0.0
+        x = x + fnp.linalg.solve(t + np.eye(n), b) * 0
+        gm.backward(x.sum())
+    np.testing.assert_allclose(t.grad.numpy(), wanted, rtol=1e-10)
+
+
+def test_many_systems_in_one_recording():
+    n, count = 17, 40
+
+    def f(a):
+        x = np.ones(n)
+        for i in range(count):
+            x = np.linalg.solve(a * (1 + 0.01 * i), x) * 5
+        return np.sum(x)
+
+    direction = np.random.default_rng(3).normal(size=(n, n))
+    a = dominated(n)
+    step = 1e-6
+    wanted = (f(a + step * direction) - f(a - step * direction)) / (2 * step)
+    np.testing.assert_allclose(np.sum(fg.grad(f)(a) * direction), wanted, rtol=1e-5)
+
+
+def test_a_transpose_that_may_be_singular_is_numpys():
+    n = 16
+    a = np.eye(n)
+    a[-1, -1] = 1e-14  # to rounding, a pivot of the transpose may be zero
+    a[0, -1] = 1.0
+    found = fg.grad(lambda b: np.sum(np.linalg.solve(fg.tensor(a), b)))(np.ones(n))
+    np.testing.assert_allclose(found, L.solve(a.T, np.ones(n)))
+
+
+def test_second_derivatives_of_systems():
+    n = 16
+    check_grads(np.linalg.solve, (dominated(n) / 4, np.ones(n)), order=2, rtol=1e-4)

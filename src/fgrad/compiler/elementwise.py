@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from fgrad import config
 from fgrad.compat.numpy import address
-from fgrad.compiler.emit import Kernel, Memory, pointwise
+from fgrad.compiler.emit import Interleaved, Kernel, Memory, pointwise
 from fgrad.compiler.index import Index
 from fgrad.compiler.loop_nests import Place
 from fgrad.core.aval import Aval
@@ -28,6 +28,7 @@ from fgrad.kernels.body import BOOL, FLOAT32, FLOAT64, Body, prepare
 Key: TypeAlias = tuple[Any, ...]
 Array: TypeAlias = np.ndarray[Any, Any]
 
+COSTLY = 4  # operations on single elements, at least, take as long as one on complex numbers
 _PLAIN = 0x101  # of `ndarray.flags.num`: C-contiguous and aligned
 _ARRAY, _EMPTY = np.ndarray, np.empty
 _INPUT: Any = ["readonly", "copy", "aligned"]
@@ -171,6 +172,30 @@ class Elementwise:
         kernel = pointwise(self._body, dtype, shape, places[:count], places[count:])
         slots = [next(i for i, p in enumerate(places) if p.buffer is b) for b in kernel.buffers]
         return kernel, np.array([*slots, *kernel.numbers], np.int64), places
+
+
+class Pairs(Elementwise):
+    """The loop over contiguous complex numbers, which makes the parts of the results of their parts."""
+
+    __slots__ = ()
+
+    def __call__(self, x: Any) -> Any:
+        """Return the results for an array."""
+        dtype = x.real.dtype
+        kernel, numbers, _ = self._flat.get(dtype) or self._made(dtype, dtype)
+        out = np.empty_like(x)
+        arrays = [a.reshape(-1).view(dtype) for a in (x, out)]
+        slots = _slots([(address(a), a.nbytes) for a in arrays], arrays)
+        threads.share(vm.Loop(kernel, numbers, slots), (), x.size, COSTLY * x.size)
+        return out
+
+    def _made(self, key: Any, dtype: np.dtype[Any]) -> _Flat:
+        """Return the loop, whatever the length of arrays, for parts of a dtype."""
+        x, out = (Interleaved(Aval((4,), dtype), name) for name in ("x", "out"))
+        given, made = ([Place(memory, Index(i, ((0, 2),))) for i in range(2)] for memory in (x, out))
+        kernel = pointwise(self._body, dtype, (2,), given, made)
+        numbers = np.array([*(int(b is out) for b in kernel.buffers), *kernel.numbers], np.int64)
+        return self._flat.setdefault(key, _Flat(native.compiled(kernel.text), numbers, []))
 
 
 def _place(dtype: np.dtype[Any], name: str, shape: Sequence[int], strides: Sequence[int]) -> Place:

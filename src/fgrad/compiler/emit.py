@@ -50,6 +50,14 @@ class Memory(Var):
     """A piece of memory of which a loop reads or writes elements at any distance: an argument, if not one."""
 
     __slots__ = ()
+    row = 1  # the longest distance that is literal
+
+
+class Interleaved(Memory):
+    """The same of pairs of elements, which lie at literal places, so that LLVM makes vectors of them."""
+
+    __slots__ = ()
+    row = 2
 
 
 class Kernel(NamedTuple):
@@ -449,7 +457,7 @@ def pointwise(
 def _row(buffer: Any) -> int:
     """Return the size of the last axes of an array that are so short that their lengths are literal."""
     if isinstance(buffer, Memory):
-        return 1
+        return buffer.row
     shape: Shape = () if isinstance(buffer, Part) else buffer.aval.shape
     return max(SMALL, math.prod(itertools.takewhile(lambda n: n <= SMALL, reversed(shape))))
 

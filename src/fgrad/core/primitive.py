@@ -94,6 +94,8 @@ class VJP:
             SYMMETRIC, LINEAR, WEIGHTS or MULTILINEAR; "" records it.
         linear: whether the primitive is linear in the tracked arguments although it keeps their values; once
             the primitive is known, whether it is so at all.
+        makes: whether what `raw` returns is new, where it is neither the cotangent nor what was saved, and
+            owns its memory: nobody else keeps it.
     """
 
     lifted: Rule
@@ -106,6 +108,7 @@ class VJP:
     shaped: bool = False
     transpose: str = ""
     linear: bool = False
+    makes: bool = False
     declared: bool = field(init=False)  # what `linear` was
     simple: bool = field(init=False)  # saves values only
     primitive: str = field(default="", init=False)  # the name of the primitive, once it is known

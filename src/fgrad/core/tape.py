@@ -67,6 +67,7 @@ HIDDEN = VJP(_hidden)  # of a value computed inside Function.forward
 
 
 _SHORT = 256  # elements, which are added in the time that it takes to remember a buffer
+_LONG = 4096  # elements, whose new memory costs more than the question whose the old one is
 
 
 class Pieces:
@@ -111,6 +112,37 @@ def _written(vjp: AccumulatingVJP, own: Any, ct: Any, saved: tuple[Any, ...]) ->
     """Return the cotangents of an array that was written to, new or `own`, and of what was written."""
     mine = own is ct and ct.__class__ is np.ndarray
     return vjp.emptied(ct, *saved) if mine else vjp.raw(ct, *saved)  # type: ignore[misc]
+
+
+def _sum(node: Node, ct: Any, back: Sequence[Any], step: Node, out: Any, owned: dict[Node, Any]) -> Any:
+    """Return the cotangent of a node so far plus another one, in memory that is the sweep's own.
+
+    Args:
+        node: what both are for.
+        ct: of `back`, the results of a step.
+        back: these.
+        step: the node of the step.
+        out: the cotangent of that.
+        owned: the buffers that the sweep made.
+    """
+    have = node.ct
+    if have.__class__ is not np.ndarray or have.size < _LONG:
+        return np.add(have, ct)
+    if ct.__class__ is not np.ndarray or ct.dtype != have.dtype or ct.shape != have.shape:
+        return np.add(have, ct)
+    if owned.get(node) is have:
+        return np.add(have, ct, have)
+    vjp: Any = step.vjp
+    made = (
+        vjp.__class__ is VJP
+        and vjp.makes
+        and ct.base is None
+        and ct.flags.writeable
+        and not any(ct is x for x in (have, out, *step.saved))
+        and sum(ct is x for x in back) == 1
+    )
+    owned[node] = np.add(have, ct, ct) if made else np.add(have, ct)
+    return owned[node]
 
 
 class Tape(Trace):
@@ -326,7 +358,7 @@ class Tape(Trace):
                         if p.ct is None:
                             owned[p] = p.ct = first
                         else:
-                            p.ct = add(p.ct, first)
+                            p.ct = _sum(p, first, (first, *back), node, ct, owned)
                 elif vjp is None:
                     grads[node] = ct
                     back = (ct,)
@@ -344,13 +376,13 @@ class Tape(Trace):
                     if p.ct is None:
                         p.ct = back[0]
                     elif back[0] is not None:
-                        p.ct = add(p.ct, back[0])
+                        p.ct = _sum(p, back[0], back, node, ct, owned)
                 else:
                     for p, c in zip(parents, back):  # noqa: B905 -- a leaf passes nothing on
                         if p.ct is None:
                             p.ct = c
                         elif c is not None:
-                            p.ct = add(p.ct, c)
+                            p.ct = _sum(p, c, back, node, ct, owned)
             node.tape = None
             node.saved = node.parents = ()
         self.refs.clear()  # not before: who is interrupted has to find what is left

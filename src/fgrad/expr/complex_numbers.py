@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fgrad.expr.atoms import LN2, LN10
+from fgrad.expr.node import Expr, apply, var
 
 
 class Real:
@@ -310,3 +311,38 @@ FORMULAS: dict[str, Callable[..., Any]] = {  # of an atom: (numbers) -> a number
     "log2": lambda z: _scaled_by(_log(z), 1 / LN2),
     "log10": lambda z: _scaled_by(_log(z), 1 / LN10),
 }
+
+
+# ---- as scalar expressions ------------------------------------------------------------------------
+
+
+class _Scalar:
+    """An expression of real numbers of a dtype."""
+
+    __slots__ = ("dtype", "expr")
+
+    def __init__(self, dtype: np.dtype[Any], expr: Expr) -> None:
+        self.dtype, self.expr = dtype, expr
+
+
+class _Writer:
+    """Writes formulas as scalar expressions of real numbers of a dtype."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+        self.void: set[Any] = set()
+
+    def make(self, name: str, *args: Any) -> _Scalar:
+        given = [a.expr if isinstance(a, _Scalar) else a for a in args]
+        return _Scalar(self.dtype, apply("fabs" if name == "absolute" else name, *given))
+
+    def is_void(self, _: Any) -> bool:
+        return False
+
+
+def expressions(name: str, dtype: np.dtype[Any]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """Return the parts of a number, and those of what an atom makes of it, whose parts have a dtype."""
+    writer, params = _Writer(dtype), (var("re"), var("im"))
+    re, im = (Real(writer, _Scalar(dtype, p)) for p in params)
+    made: Number = FORMULAS[name]((re, im))
+    return params, tuple([x.value.expr for x in made])

@@ -50,6 +50,7 @@ from fgrad.ops import systems as systems
 from fgrad.ops import windows as windows
 from fgrad.ops.compiled import WRITTEN as WRITTEN
 from fgrad.ops.compiled import FastUfunc as FastUfunc
+from fgrad.ops.compiled import Shared as Shared
 from fgrad.ops.compiled import Written as Written
 from fgrad.ops.contraction import contract as contract
 from fgrad.ops.elementwise import batch_elementwise as batch_elementwise

@@ -8,11 +8,14 @@ functions need beside, and reports numbers that are NaN. Where one reports anyth
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compat.numpy import blas_address
+from fgrad.compat.numpy import address, blas_address
 from fgrad.kernels import native, vm
 
 _HEAD = """
@@ -279,3 +282,73 @@ def _routine(name: str, body: str, contract: str) -> Routine | None:
     return Routine(
         native.deferred((_HEAD + body).format(contract=contract, refused=vm.REFUSED, eps=eps)), place
     )
+
+
+# ---- by eager mode, one matrix at a time ----------------------------------------------------------
+
+
+class Factors(NamedTuple):
+    """The factors L U of a matrix, in double precision, as LAPACK leaves them.
+
+    Attributes:
+        lower_upper: both in one, by columns.
+        order: the exchanges of rows.
+    """
+
+    lower_upper: np.ndarray[Any, Any]
+    order: np.ndarray[Any, Any]
+
+
+def factored(a: np.ndarray[Any, Any]) -> Factors | None:
+    """Return the factors of a matrix; None where it is singular, holds NaN, or NumPy's LAPACK is not at hand.
+
+    Args:
+        a: of shape (n, n), of real numbers.
+    """
+    function = _function("getrf")
+    n = len(a)
+    if function is None or not n:
+        return None
+    held, order = np.array(a.T, np.float64, order="C"), np.empty(n, np.int64)
+    return None if function(_COLUMNS, n, n, address(held), n, address(order)) else Factors(held, order)
+
+
+def solved(factors: Factors, b: np.ndarray[Any, Any], *, transposed: bool) -> np.ndarray[Any, Any] | None:
+    """Return the solutions of systems whose matrix was factored; None where NumPy may not find any.
+
+    Args:
+        factors: of a matrix of n rows.
+        b: right-hand sides (n, k), of real numbers.
+        transposed: whether the matrix is the transpose of what was factored, in which a pivot may be zero
+            that is small in these factors.
+    """
+    held, order = factors
+    function, n, k = _function("getrs"), len(order), b.shape[1]
+    if function is None or len(b) != n or not k:
+        return None
+    if transposed:
+        top = np.abs(held).max()
+        if top <= 1:  # else it is no multiplier, which are never larger
+            top = np.abs(np.tril(held)).max()
+        if not np.abs(held.diagonal()).min() > 4000 * np.finfo(float).eps * n * top:
+            return None
+    out = np.array(b.T, np.float64, order="C")
+    how = b"T" if transposed else b"N"
+    if function(_COLUMNS, how, n, k, address(held), n, address(order), address(out), n):
+        return None
+    return out.reshape(n, 1) if k == 1 else np.ascontiguousarray(out.T)
+
+
+_COLUMNS = 102
+
+
+@cache
+def _function(name: str) -> Callable[..., int] | None:
+    """Return a function of LAPACK by name; None where NumPy's is not at hand."""
+    place = blas_address(f"LAPACKE_d{name}")
+    word, pointer = ctypes.c_int64, ctypes.c_void_p
+    kinds: dict[str, list[Any]] = {
+        "getrf": [ctypes.c_int, word, word, pointer, word, pointer],
+        "getrs": [ctypes.c_int, ctypes.c_char, word, word, pointer, word, pointer, pointer, word],
+    }
+    return ctypes.CFUNCTYPE(word, *kinds[name])(place) if place else None

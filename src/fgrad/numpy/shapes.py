@@ -647,9 +647,9 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """Return elements moved along axes; those that leave come back at the other end."""
     a = as_value(a)
-    if axis is None:
+    if axis is None and len(a.shape) != 1:
         return as_array(unordered(linear.reshape(roll(ravel(a), shift, 0), a.shape), a))
-    axes = normalize_axis_tuple(axis, len(a.shape), allow_duplicate=True)
+    axes = (0,) if axis is None else normalize_axis_tuple(axis, len(a.shape), allow_duplicate=True)
     several = np.ndim(shift) > 0 or len(axes) > 1
     moves = zip(*np.broadcast_arrays(shift, axes), strict=True) if several else [(shift, axes[0])]
     total = dict.fromkeys(axes, 0)

@@ -16,6 +16,7 @@ from fgrad.expr.node import Expr
 from fgrad.locks import lazy
 
 FLOATS = frozenset(map(np.dtype, "fd"))  # dtypes that kernels compute in: those of this machine's byte order
+COMPLEX = frozenset(map(np.dtype, "FD"))  # those of pairs of them
 
 
 @cache
@@ -30,6 +31,7 @@ class Launcher(NamedTuple):
     rule: Callable[..., Any]  # (rule, arrays, params) -> what the rule gives
     elementwise: Callable[..., Rule]  # (params, results) -> the function that computes scalar expressions
     elementwise_on_device: Callable[..., Rule]  # the same
+    pairs: Callable[..., Rule]  # the same of the parts of complex numbers
     staged: Callable[..., Any]  # (function of arrays, avals) -> its program
 
 
@@ -189,6 +191,80 @@ class FastUfunc:
     @lazy
     def _kernel(self) -> Any:
         return LAUNCH[0].elementwise(self._params, (self._result,))
+
+
+COSTLY = 8  # of a library's function: how many of the fastest operations take as long
+
+
+class Shared:
+    """A universal function of a library, of whose large arrays threads take pieces: the bits are the same.
+
+    Where NumPy has something to say of a piece, one thread computes all of it again.
+    """
+
+    def __init__(self, ufunc: np.ufunc) -> None:
+        """Take a function with one result, which takes as long as `COSTLY` operations for an element."""
+        self._ufunc = ufunc
+
+    def __call__(self, *operands: Any) -> Any:
+        """Return the result for `operands`."""
+        arrays = [x for x in operands if x.__class__ is np.ndarray and x.ndim]
+        if not arrays or arrays[0].size < MANY:
+            return self._ufunc(*operands)
+        shape = arrays[0].shape
+        numbers = all(isinstance(x, np.ndarray | np.generic | int | float) for x in operands)
+        if not numbers or not all(x.shape == shape and x.flags.c_contiguous for x in arrays):
+            return self._ufunc(*operands)
+        kinds = [x.dtype if hasattr(x, "dtype") else type(x) for x in operands]
+        out = np.empty(shape, self._ufunc.resolve_dtypes((*kinds, None))[-1])
+        pieces = [x.reshape(-1) if x.__class__ is np.ndarray and x.ndim else x for x in (*operands, out)]
+        said: list[str] = []
+        backend("threads").share(_Pieces(self._ufunc, said), tuple(pieces), out.size, COSTLY * out.size)
+        return self._ufunc(*operands) if said else out
+
+
+class _Pieces:
+    """Computes a part of arrays, and notes whether NumPy has something to say of it."""
+
+    is_native = False  # Python runs it, and other threads meanwhile
+
+    def __init__(self, ufunc: np.ufunc, said: list[str]) -> None:
+        self._ufunc, self._said = ufunc, said
+
+    def __call__(self, *args: Any) -> None:
+        *arrays, lo, hi = args
+        *operands, out = [x[lo:hi] if x.__class__ is np.ndarray and x.ndim else x for x in arrays]
+        with np.errstate(all="call", call=lambda error, _: self._said.append(error)):
+            self._ufunc(*operands, out=out)
+
+    def share(self, *_: Any) -> None:
+        """Be called by `threads.share` alone."""
+        raise NotImplementedError
+
+
+class FastComplex:
+    """A function of which one compiled loop computes large arrays of complex numbers.
+
+    NumPy's warnings and errors are kept as by `FastUfunc`.
+    """
+
+    def __init__(self, expressions: Callable[..., Any], real: Rule) -> None:
+        """Take what gives expressions of parts, for the dtype of a part, and what computes all else."""
+        self._expressions, self._real = expressions, real
+        self._loops: dict[Any, Any] = {}
+
+    def __call__(self, x: Any, *out: Any) -> Any:
+        """Return the result, which may be written to `out`."""
+        if x.__class__ is not np.ndarray or x.dtype not in COMPLEX or x.size < MEDIUM or not LAUNCH:
+            return self._real(x, *out)
+        turned = not x.flags.c_contiguous
+        if (turned and not x.flags.f_contiguous) or np.geterr()["under"] != "ignore":
+            return self._real(x, *out)
+        loop = self._loops.get(x.dtype)
+        if loop is None:
+            loop = self._loops[x.dtype] = LAUNCH[0].pairs(*self._expressions(x.real.dtype))
+        found = loop(x.T).T if turned else loop(x)
+        return found if is_finite(found) else self._real(x, *out)
 
 
 class FastPower(FastUfunc):

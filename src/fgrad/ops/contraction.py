@@ -182,7 +182,7 @@ _lifted = by_argument(
 def _vjp(pattern: Pattern) -> VJP | None:
     made = _lifted(pattern)
     if made is not None:
-        made.raw = _ON_ARRAYS[pattern]
+        made.raw, made.makes = _ON_ARRAYS[pattern], True
     return made
 
 

@@ -42,10 +42,22 @@ from fgrad.core.primitive import (
 from fgrad.core.stored import PLAIN, REAL, Stored
 from fgrad.core.tensor import binary, bind, unary
 from fgrad.expr.atoms import ATOMS, products
+from fgrad.expr.complex_numbers import expressions
 from fgrad.expr.derive import chain, gradient
 from fgrad.expr.emit import emit_calls, emit_in_place
 from fgrad.expr.node import ZERO, Expr, Operand, apply, const, postorder, rewritten, var, variables
-from fgrad.ops.compiled import WRITTEN, FastPower, FastUfunc, Fused, FusedVJP, Written, by_rows, chosen, late
+from fgrad.ops.compiled import (
+    WRITTEN,
+    FastComplex,
+    FastPower,
+    FastUfunc,
+    Fused,
+    FusedVJP,
+    Written,
+    by_rows,
+    chosen,
+    late,
+)
 from fgrad.ops.linear import convert, with_rank
 
 _TRAITS = {  # by the flags of atoms
@@ -75,7 +87,11 @@ def declare_atom(name: str) -> Primitive:
     large: Rule | None = None
     if atom.loops:
         kind = FastPower if name == "power" else functools.partial(FastUfunc, silent=atom.silent)
-        large = _RAW[name] = kind(params, body, run, atom.loops)
+        loops = atom.loops.strip("FD")
+        large = kind(params, body, run, loops) if loops else run
+        if loops != atom.loops:
+            large = FastComplex(functools.partial(expressions, name), large)
+        _RAW[name] = large
     elif atom.broadcasts:  # not in slopes: small ones would wait for the question
         large = by_rows(params, body, run)
     traits = [
@@ -359,7 +375,7 @@ def _vjp_maker(
             raw = built(text, {**_RAW, "other": other, "LEAST": least}, constants)
         if fused:
             raw = FusedVJP((CT, *kept), results, raw, large or "fd", MEDIUM if large else LARGE)
-        return VJP(lifted, raw=raw, keep=keep, transpose=ITSELF)
+        return VJP(lifted, raw=raw, keep=keep, transpose=ITSELF, makes=True)
 
     return vjp
 

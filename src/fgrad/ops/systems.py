@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.stored import is_flag, is_number, of_matrices, one_of, same_shapes
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import WRITTEN, Written, backend
+from fgrad.ops.compiled import FLOATS, WRITTEN, Written, backend
 from fgrad.ops.linear import broadcast_to, convert, imag, reshape, sum_axes, transpose, with_rank
 from fgrad.ops.matrices import adjoint, as_column, conjugate, mapped_rest, matrix_product, real_dtype, swapped
 from fgrad.ops.requirements import trusted
@@ -77,7 +78,58 @@ def _run_solve(a: Any, b: Any, *, check: str) -> Any:
                 raise LinAlgError(_SINGULAR[check].format(i=place))
             a = np.where(singular[..., None, None], near(a).eye(a.shape[-1], dtype=a.dtype), a)
     found = backend("small_matrices").solve(a, b) if a.ndim > 2 and a.__class__ is np.ndarray else None
+    found = _by_factors(a, b) if found is None else found
     return np.linalg.solve(a, b) if found is None else found
+
+
+# the factors of matrices that systems were solved with, by the number of an array, as long as it lives: those
+# of an array that nobody writes to serve the reverse step, which gets the same one
+_factors: dict[int, tuple[weakref.ref[Any], Any]] = {}
+_MANY = 16  # of them
+_WIDE = 16  # rows of a matrix whose factors are worth remembering
+
+
+def _is_one(x: Any) -> bool:
+    """Return whether an operand is one matrix of real numbers on the CPU, perhaps in a stack."""
+    return x.__class__ is np.ndarray and x.dtype in FLOATS and x.size == x.shape[-2] * x.shape[-1]
+
+
+def _by_factors(a: Any, b: Any) -> Any:
+    """Return the solutions of one system, and remember the factors; None where NumPy shall compute them."""
+    n = a.shape[-1]
+    if n < _WIDE or not _is_one(a) or not _is_one(b) or a.dtype != b.dtype or a.shape[-2:] != (n, n):
+        return None
+    factors = backend("lapack").factored(a.reshape(n, n))
+    if factors is None:
+        return None
+    found = _solved(factors, a, b, transposed=False)
+    while len(_factors) >= _MANY:
+        _factors.pop(next(iter(_factors), 0), None)
+    key = id(a)
+    _factors[key] = weakref.ref(a, lambda dead: _forget(key, dead)), factors
+    return found
+
+
+def _forget(key: int, dead: Any) -> None:
+    found = _factors.get(key)
+    if found is not None and found[0] is dead:
+        _factors.pop(key, None)
+
+
+def _of_transposed(a: Any, b: Any) -> Any:
+    """Return the solutions for the transpose of `a`, if its factors are remembered, and trusted in that."""
+    made, factors = _factors.get(id(a), (None, None))
+    if made is None or made() is not a or not _is_one(b) or a.dtype != b.dtype:
+        return None
+    return _solved(factors, a, b, transposed=True)
+
+
+def _solved(factors: Any, a: Any, b: Any, *, transposed: bool) -> Any:
+    found = backend("lapack").solved(factors, b.reshape(b.shape[-2:]), transposed=transposed)
+    if found is None:
+        return None
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return found.astype(a.dtype, copy=False).reshape((*lead, *b.shape[-2:]))
 
 
 def _solve_vjp(pattern: Pattern) -> VJP:
@@ -85,7 +137,9 @@ def _solve_vjp(pattern: Pattern) -> VJP:
 
     def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
         *out, a, params = saved
-        ct_b = solve(swapped(a), ct, params["check"])
+        ct_b = None if params["check"] else _of_transposed(a, ct)
+        if ct_b is None:
+            ct_b = solve(swapped(a), ct, params["check"])
         # Giles (2008), An extended collection of matrix derivative results, 2.2.3
         ct_a = [-matrix_product(ct_b, swapped(out[0]))] if to_a else []
         return (*ct_a, ct_b) if to_b else tuple(ct_a)

@@ -68,9 +68,11 @@ def _several(found: Any) -> list[Any]:
     return list(found) if isinstance(found, tuple | list) else [found]
 
 
-def _elementwise(module: str, params: Sequence[Expr], results: Sequence[Expr]) -> Rule:
-    kind = import_module(module).Elementwise  # late, as above
-    made: Rule = import_module("fgrad.compiler.elementwise").elementwise(params, results, kind)
+def _elementwise(
+    module: str, params: Sequence[Expr], results: Sequence[Expr], kind: str = "Elementwise"
+) -> Rule:
+    made_by = getattr(import_module(module), kind)  # late, as above
+    made: Rule = import_module("fgrad.compiler.elementwise").elementwise(params, results, made_by)
     return made
 
 
@@ -79,6 +81,7 @@ compiled.LAUNCH.append(
         launched,
         partial(_elementwise, "fgrad.compiler.elementwise"),
         partial(_elementwise, "fgrad.compiler.device.elementwise"),
+        partial(_elementwise, "fgrad.compiler.elementwise", kind="Pairs"),
         _staged,
     )
 )

@@ -22,6 +22,7 @@ from fgrad.extend.engine import (
     Expr,
     FastUfunc,
     Operand,
+    Shared,
     Written,
     as_array,
     as_value,
@@ -217,9 +218,22 @@ def _large(name: str, run: Rule, count: int) -> Rule | None:
     """Return what computes large arrays: the formula, unless SciPy is to speak of errors."""
     formula = FORMULAS.get(name)
     if formula is None:
-        return None
+        return _shared(run) if isinstance(run, np.ufunc) and run.nout == 1 else None
     params = tuple(var(f"x{i}") for i in range(count))
     fast = FastUfunc(params, formula(*params), run, "d" if name in CANCELLING else "fd", silent=True)
+
+    def large(*operands: Any) -> Any:
+        first = operands[0]
+        if first.__class__ is np.ndarray and first.size < MEDIUM:
+            return run(*operands)
+        return (fast if _is_silent() else run)(*operands)
+
+    return large
+
+
+def _shared(run: np.ufunc) -> Rule:
+    """Return what computes large arrays by all threads, unless SciPy is to speak of errors."""
+    fast = Shared(run)
 
     def large(*operands: Any) -> Any:
         first = operands[0]
