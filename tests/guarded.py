@@ -218,10 +218,10 @@ def of_windows():
                         continue
                     x, shape = new(*image, dtype=dtype), (image[0], *count)
                     given = window, stride, padding
-                    out = windows.max_pool(x, *given, shape)
+                    out = windows.pooled("max", x, *given, shape)
                     windows.max_pool_back(new(*shape, dtype=dtype), out, x, *given)
-                    windows.sum_pool(x, *given, shape)
-                    windows.spread(out, *given, image)
+                    windows.pooled("sum", x, *given, shape)
+                    windows.pooled("spread", out, *given, image)
     for x, w, stride, sides, dilation, groups in (
         ((2, 3, 5, 9), (4, 3, 3, 2), (1, 1), ((1, 1), (0, 1)), (1, 1), 1),  # in registers
         ((1, 4, 6, 17), (6, 2, 3, 3), (1, 1), ((2, 1), (4, 0)), (1, 2), 2),

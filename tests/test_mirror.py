@@ -18,13 +18,14 @@ TOGETHER = {
     # tables of every primitive, rule, pass or error, whichever module declares it
     "ops/test_primitives": "ops/* expr/atoms expr/derive expr/node lax/primitives core/primitive",
     "compiler/simplify/test_every_rule": "compiler/simplify/*",
-    "compiler/test_every_lowering": "compiler/elements compiler/emit compiler/decompose expr/emit",
+    "compiler/test_every_lowering": "compiler/contractions compiler/decompose compiler/degenerate "
+    "compiler/elements compiler/emit compiler/tables expr/emit",
     "test_messages": "errors",
     # compiled programs: modules are the stages, tests compare what comes out with NumPy
     "compiler/test_complex": "compiler/fourier compiler/pairs expr/complex_numbers",
     "compiler/test_matrices": "kernels/lapack",
-    "compiler/test_written": "compiler/dense_systems compiler/matrix_loops compiler/windows compiler/writes "
-    "kernels/bridges kernels/dense_systems kernels/matrix_loops",
+    "compiler/test_written": "compiler/dense_systems compiler/indexing compiler/matrix_loops "
+    "compiler/windows kernels/bridges kernels/dense_systems kernels/matrix_loops",
     "compiler/test_fuse": "compiler/index compiler/loop_nests compiler/writer",
     "compiler/test_library": "compiler/concatenation compiler/products compiler/scans",
     "compiler/test_listing": "compiler/cost compiler/plan",

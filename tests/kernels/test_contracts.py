@@ -235,9 +235,9 @@ def test_kernels_refuse_what_they_would_reach_behind():
     with pytest.raises(BrokenContractError, match="out has shape"):
         windows.max_pool_back(np.ones((2, 3, 4)), np.ones((2, 3, 5)), x, (2, 2), (2, 2), ((0, 0),) * 2)
     with pytest.raises(BrokenContractError, match=r"min\(kh, kw, sh, sw\) > 0"):
-        windows.sum_pool(x, (2, 2), (2, 0), ((0, 0),) * 2, (2, 3, 4))
+        windows.pooled("sum", x, (2, 2), (2, 0), ((0, 0),) * 2, (2, 3, 4))
     with pytest.raises(BrokenContractError, match="2 \\*\\* 31"):
-        windows.sum_pool(x, (2, 2), (2, 2), ((2**62, 0),) * 2, (2, 3, 4))
+        windows.pooled("sum", x, (2, 2), (2, 2), ((2**62, 0),) * 2, (2, 3, 4))
     with pytest.raises(BrokenContractError, match="ct"):
         gather_scatter.add_rows(np.zeros((4, 5)), np.ones((1, 5)), np.zeros(3, np.int64))
 

@@ -18,7 +18,7 @@ import fgrad as fg
 from fgrad import lax
 from fgrad.compiler.decompose import decompose
 from fgrad.compiler.fuse import Call, fuse
-from fgrad.compiler.library import DTYPES, LIBRARY, REASONS, is_native
+from fgrad.compiler.library import DTYPES, LIBRARY, is_native
 from fgrad.compiler.pairs import in_pairs
 from fgrad.compiler.written import written
 from fgrad.core.control_flow import PLAIN
@@ -83,20 +83,25 @@ def table() -> dict[str, set[str]]:
     return found
 
 
+def interpreted() -> dict[str, str]:
+    """Return which primitives say that Python computes them, and why."""
+    return {name: p.interpreted for name, p in PRIMITIVES.items() if p.interpreted}
+
+
 @pytest.mark.skipif(native.interpreted(), reason="no library is called by address where nothing is compiled")
 def test_no_primitive_leaves_machine_code_but_those_that_are_listed():
     found = {name: PYTHON if PYTHON in places else max(places) for name, places in table().items()}
-    missing = {name for name, place in found.items() if place == PYTHON} - REASONS.keys()
+    reasons = interpreted()
+    missing = {name for name, place in found.items() if place == PYTHON} - reasons.keys()
     assert not missing, f"Python computes {missing}: give them kernels"
-    assert not REASONS.keys() - PRIMITIVES.keys()
-    assert len(REASONS) <= 15  # which may only become fewer
+    assert len(reasons) <= 15  # which may only become fewer
     assert min(Counter(found.values())[place] for place in (NATIVE, LIBRARIES)) > 100
     # what is in no row of the table is written by compilers, belongs to processes or users, is a loop or a
     # check; test_written.py has the last ones
     examples = ("__main__.", "tests.", "fgrad.extend.")  # primitives that examples and tests declare
     own = {n for n in PRIMITIVES if not n.startswith(examples)}
     others = {n for n in own - found.keys() if not isinstance(PRIMITIVES[n].stored, str)}
-    assert others <= REASONS.keys() | {
+    assert others <= reasons.keys() | {
         "lax.pullback",
         "require",
         "discrete",
@@ -109,13 +114,14 @@ def test_no_primitive_leaves_machine_code_but_those_that_are_listed():
 def test_the_pages_say_which_primitives_python_computes():
     page = (Path(__file__).parents[2] / "docs" / "design" / "jit.md").read_text()
     rows = re.findall(r"^\| ((?:`[\w.]+`(?:, )?)+) \|", page, re.MULTILINE)
-    assert {name for row in rows for name in re.findall(r"`([\w.]+)`", row)} == REASONS.keys()
+    assert {name for row in rows for name in re.findall(r"`([\w.]+)`", row)} == interpreted().keys()
 
 
 def test_the_cost_of_a_program_names_what_python_computes_and_why():
     cost = fg.jit(lambda x: linalg.logm(np.sin(x)) * 2).lower(np.eye(3)).cost()
-    assert cost.python == (f"matrix_function: {REASONS['matrix_function']}",)
-    assert str(cost).endswith(f"; Python computes matrix_function: {REASONS['matrix_function']}")
+    why = f"matrix_function: {PRIMITIVES['matrix_function'].interpreted}"
+    assert cost.python == (why,)
+    assert str(cost).endswith(f"; Python computes {why}")
     assert not fg.jit(lambda x: np.exp(x).sum()).lower(np.ones(3)).cost().python
     looped = (
         fg.jit(lambda x: lax.fori_loop(0, 3, lambda _, y: linalg.sqrtm(y @ y), x)).lower(np.eye(3)).cost()

@@ -69,10 +69,10 @@ def test_pools_and_their_adjoints_are_those_of_loops():
             back[part] += ct[place] * ties / ties.sum()
             spread[part] += ct[place]
         given = (window, stride, padding)
-        np.testing.assert_array_equal(windows.max_pool(x, *given, shape), best)
-        np.testing.assert_array_equal(windows.sum_pool(x, *given, shape), total)
+        np.testing.assert_array_equal(windows.pooled("max", x, *given, shape), best)
+        np.testing.assert_array_equal(windows.pooled("sum", x, *given, shape), total)
         np.testing.assert_allclose(windows.max_pool_back(ct, best, x, *given), back, rtol=1e-12, atol=1e-12)
-        np.testing.assert_array_equal(windows.spread(ct, *given, image), spread)
+        np.testing.assert_array_equal(windows.pooled("spread", ct, *given, image), spread)
     assert seen == set(WINDOWS)
 
 
@@ -80,7 +80,7 @@ def test_nan_is_a_maximum_and_gets_no_cotangent():
     x = np.zeros((1, 4, 4))
     x[0, 1, 1] = np.nan
     given = ((2, 2), (2, 2), ((0, 0), (0, 0)))
-    y = windows.max_pool(x, *given, (1, 2, 2))
+    y = windows.pooled("max", x, *given, (1, 2, 2))
     np.testing.assert_array_equal(y, [[[np.nan, 0], [0, 0]]])
     back = windows.max_pool_back(np.ones((1, 2, 2)), y, x, *given)
     np.testing.assert_array_equal(back[0, :2, :2], 0)

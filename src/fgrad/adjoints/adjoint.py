@@ -62,7 +62,9 @@ class Adjoint:
         self.kinds = function.types
         self.sums: Sums | None = None  # of the loop that is written
         outside = {*self.given, *(p.name for p in function.params)}
-        scalars = [ct for n, ct in self.cts.items() if not syntax.is_array(self.kinds[n]) and n not in outside]
+        scalars = [
+            ct for n, ct in self.cts.items() if not syntax.is_array(self.kinds[n]) and n not in outside
+        ]
         self.zeros = Zeros(self.plan, function.body, scalars)
         self.lent = {n for n in self.given if n not in self.wrt and self.is_lent(n)}
 

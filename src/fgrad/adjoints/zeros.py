@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Sequence
 
-from fgrad.adjoints import syntax
 from fgrad.adjoints.recording import Plan
 from fgrad.adjoints.syntax import Assign, For, If, Stmt, Store, While
 

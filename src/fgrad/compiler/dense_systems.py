@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.compiler.decompose import RULES, Writer
-from fgrad.compiler.library import FAULTS, LIBRARY, Launch, is_native
+from fgrad.compiler.library import FAULTS, LIBRARY, Launch, internal, is_native, stated
 from fgrad.compiler.matrix_loops import PAIRED, paired
 from fgrad.compiler.pairs import is_pair, part_of
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import NOT_FOLDED, declare, flat
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import dense_systems, native
 from fgrad.kernels.lapack import Routine
@@ -112,6 +111,7 @@ def _call_banded(e: Equation, slots: dict[Var, int]) -> Any:
 # ---- Sylvester's equations, by the complex Schur form as SciPy's: Bartels & Stewart (1972), Comm. ACM 15
 
 
+@PAIRED.on("sylvester")
 def _sylvester(w: Writer, args: Any, avals: Any, results: Any, params: Any) -> Any:
     del params
     out = results[0]
@@ -315,6 +315,7 @@ RULES.update(
 )
 
 
+@PAIRED.on("lu_factor")
 def _lu_of_pairs(w: Writer, args: Any, avals: Any, results: Any, params: Any) -> Any:
     del avals, results, params
     return _lu(w, args[0], pair=2)
@@ -334,29 +335,8 @@ def _by_pairs(rule: Any) -> Any:
     return made
 
 
-PAIRED.update(
-    {
-        "lu_factor": _lu_of_pairs,
-        "solve_banded": _by_pairs(_banded),
-        "recursion": _by_pairs(_recursion),
-        "sylvester": _sylvester,
-    }
-)
+PAIRED["solve_banded"] = _by_pairs(_banded)
+PAIRED["recursion"] = _by_pairs(_recursion)
 for _name in ("lu", "gbsv", "gees", "trsyl"):
-    declare(
-        f"lapack.{_name}",
-        run=lambda *_, **__: NotImplemented,
-        vjp=flat,
-        shape=lambda *_, results, **__: results,
-        many=True,
-        traits={NOT_FOLDED},
-        stored="compilers write it",
-    )
-declare(
-    "kernel.recursion",
-    run=lambda *_, **__: NotImplemented,
-    vjp=flat,
-    shape=lambda a, u, *, pair: u,
-    traits={NOT_FOLDED},
-    stored="compilers write it",
-)
+    internal(f"lapack.{_name}", stated, many=True)
+internal("kernel.recursion", lambda a, u, *, pair: u)

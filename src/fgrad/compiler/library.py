@@ -11,30 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES
+from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES, Rule, declare, flat
 from fgrad.core.program import Equation, Var, applied, aval_out
 from fgrad.kernels import native, ufuncs
 
-# what Python computes of arrays whose dtypes kernels know, and why: primitives, some of them at times
-_REASONS = """
-it calls a function of Python: pure_callback effect
-it copies between devices: to_device staged_to_device to_device_of
-the streams of NumPy's generators are drawn from in Python: draw
-the pivots of symmetric indefinite matrices are SciPy's to choose: ldl
-SciPy orders the eigenvalues of a pencil: riccati
-SciPy's iterations for logarithms, roots and powers of matrices are the exact ones: matrix_function
-of large arrays with strided or wide windows eager mode's loop goes by tiles: conv conv_input conv_kernel
-it is a loop or branch with operations that Python computes: lax.scan lax.while_loop lax.cond
-"""
-REASONS = {
-    name: reason
-    for reason, _, names in (line.partition(": ") for line in _REASONS.strip().splitlines())
-    for name in names.split()
-}
 DTYPES = "?bhilqBHILQfdFD"  # which kernels know, in this machine's byte order
 ON_PAIRS = "complex.call"  # what Python, or a library, computes of complex numbers, as pairs
-# where indices begin among the operands of what looks for elements that may be missing
-INDEXED = {"gather": 1, "put": 2, "scatter_add": 1, "winners": 0, "representative": 1}
 WORK = 64  # operations of a function that a library computes, or so
 
 
@@ -55,6 +37,20 @@ class Launch(NamedTuple):
 
 FAULTS = Var(Aval((), np.dtype(np.int64)), "faults")  # 0, how many indices are out of bounds, or one of `vm`
 LIBRARY: dict[str, Callable[[Equation, dict[Var, int]], Launch | None]] = {}
+
+
+def internal(name: str, shape: Rule, *, many: bool = False) -> None:
+    """Declare a primitive that compilers alone write, and that a kernel alone computes."""
+
+    def run(*_: Any, **__: Any) -> Any:
+        raise NotImplementedError(f"compiled programs alone compute {name}")
+
+    declare(name, run=run, vjp=flat, shape=shape, many=many, traits={NOT_FOLDED}, stored="compilers write it")
+
+
+def stated(*_: Aval, results: Any, **__: Any) -> Any:
+    """Be the `shape` of an internal primitive whose results are one of its parameters."""
+    return results
 
 
 def launch(equation: Equation, slots: dict[Var, int]) -> Launch | None:
@@ -124,7 +120,7 @@ def is_harmless(equation: Equation) -> bool:
     primitive = PRIMITIVES[name]
     acts = primitive.effect is not None and primitive.effect(equation.params)
     folds = name == "complex.pairs" or NOT_FOLDED not in primitive.traits
-    if acts or not folds or not equation.outs or name in INDEXED or "code" in equation.params:
+    if acts or not folds or not equation.outs or primitive.indices is not None or "code" in equation.params:
         return False
     return all(type(v.aval) is Aval for v in equation.outs)
 
@@ -133,9 +129,11 @@ def is_idle(equation: Equation) -> bool:
     """Return whether all results of an equation are without elements, and nothing else comes of it."""
     if any(v.aval.size for v in equation.outs):
         return False
-    name = applied_by(equation).name if equation.outs else equation.name
-    if name in INDEXED and equation.outs:
-        return not any(aval_out(a).size for a in equation.args[INDEXED[name] :])
+    if not equation.outs:
+        return False
+    indices = PRIMITIVES[applied_by(equation).name].indices
+    if indices is not None:
+        return not any(aval_out(a).size for a in equation.args[indices:])
     return is_harmless(equation) and not _holds_overflow(equation)
 
 
@@ -143,14 +141,19 @@ def _holds_overflow(equation: Equation) -> bool:
     """Return whether an operand is a Python integer that NumPy refuses beside the others."""
     if int not in map(type, equation.args):
         return False
-    given = [np.zeros(a.aval.shape, a.aval.dtype) if isinstance(a, Var) else a for a in equation.args]
     try:
-        applied(PRIMITIVES[equation.name], given, equation.params)
+        of_zeros(equation)
     except OverflowError:
         return True
     except Exception:  # noqa: BLE001 -- of zeros, which the operands are not
         return False
     return False
+
+
+def of_zeros(equation: Equation) -> Any:
+    """Return what an equation gives of zeros in the place of variables."""
+    given = [np.zeros(a.aval.shape, a.aval.dtype) if isinstance(a, Var) else a for a in equation.args]
+    return applied(PRIMITIVES[equation.name], given, equation.params)
 
 
 def pending(equation: Equation) -> native.Key | None:
@@ -165,12 +168,12 @@ def reason(equation: Equation) -> str:
         return ""
     avals = [aval_out(a) for a in equation.args] + [v.aval for v in equation.outs]
     name = applied_by(equation).name if equation.outs else equation.name
-    stored = PRIMITIVES[name].stored
+    primitive = PRIMITIVES[name]
     others = [a.dtype for a in avals if a.dtype.char not in DTYPES or not a.dtype.isnative]
-    if name in REASONS:
-        why = REASONS[name]
-    elif isinstance(stored, str):
-        why = stored
+    if primitive.interpreted:
+        why = primitive.interpreted
+    elif isinstance(primitive.stored, str):
+        why = primitive.stored
     elif others:
         why = f"no kernel knows {others[0] if others[0].isnative else 'the other byte order'}"
     elif equation.name == ON_PAIRS:

@@ -6,6 +6,7 @@ programs by their names, where compilers write them.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.compat.numpy import matrix_loop
-from fgrad.compiler.library import FAULTS, LIBRARY, Launch
+from fgrad.compiler.decompose import DOUBLE, RULES, Writer, is_real, refuse
+from fgrad.compiler.library import FAULTS, LIBRARY, Launch, internal, is_native, stated
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import NOT_FOLDED, declare, flat
+from fgrad.core.primitive import PRIMITIVES, TRANSPOSES
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import blas, lapack, matrix_loops, native, small_matrices
 from fgrad.kernels.native import Kernel
@@ -87,24 +89,8 @@ def _getrs(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     return _called(lapack.getrs(), numbers, count, 2 * count * n * n * columns)
 
 
-def _geqrf(equation: Equation, slots: dict[Var, int]) -> Launch | None:
-    return _factored(lapack.geqrf, equation, slots)
-
-
-def _orgqr(equation: Equation, slots: dict[Var, int]) -> Launch | None:
-    return _factored(lapack.orgqr, equation, slots)
-
-
-def _syevd(equation: Equation, slots: dict[Var, int]) -> Launch | None:
-    return _factored(lapack.syevd, equation, slots, ord(equation.params["uplo"]))
-
-
-def _gesdd(equation: Equation, slots: dict[Var, int]) -> Launch | None:
-    return _factored(lapack.gesdd, equation, slots, int(equation.params["full_matrices"]))
-
-
-def _factored(
-    routine: Callable[[], lapack.Routine | None], equation: Equation, slots: dict[Var, int], *how: int
+def _decomposed(
+    routine: Callable[[], lapack.Routine | None], equation: Equation, slots: dict[Var, int]
 ) -> Launch | None:
     """Return the call of a function of LAPACK for the first operand, a stack of matrices."""
     if not _are_known(*equation.args):
@@ -113,6 +99,7 @@ def _factored(
     count, (n, m) = math.prod(a.shape[:-2]), a.shape[-2:]
     places = [slots[v] for v in (*equation.args, *equation.outs, FAULTS)]
     work = 8 * count * n * m * min(n, m)
+    how = [ord(v) if isinstance(v, str) else int(v) for v in equation.params.values()]
     return _called(routine(), [*places, count, n, m, *how], count, work)
 
 
@@ -193,36 +180,16 @@ LIBRARY.update(
         "cofactor": _by_factors(small_matrices.cofactors, 1),
         "lapack.getrf": _getrf,
         "lapack.getrs": _getrs,
-        "lapack.geqrf": _geqrf,
-        "lapack.orgqr": _orgqr,
-        "lapack.syevd": _syevd,
-        "lapack.gesdd": _gesdd,
+        "lapack.geqrf": functools.partial(_decomposed, lapack.geqrf),
+        "lapack.orgqr": functools.partial(_decomposed, lapack.orgqr),
+        "lapack.syevd": functools.partial(_decomposed, lapack.syevd),
+        "lapack.gesdd": functools.partial(_decomposed, lapack.gesdd),
         "lapack.loop": _loop,
     }
 )
 
 
 # ---- LAPACK's functions, which take and return transposes
-
-
-def _run(*_: Any, **__: Any) -> Any:
-    raise NotImplementedError("compiled programs alone call LAPACK by its functions")
-
-
-def _shape_getrs(a: Aval, _: Aval, b: Aval, *, turned: bool) -> Aval:
-    return Aval((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype)
-
-
-def _shape_geqrf(a: Aval) -> tuple[Aval, Aval]:
-    return a, Aval((*a.shape[:-2], min(a.shape[-2:])), a.dtype)
-
-
-def _shape_orgqr(a: Aval, tau: Aval) -> Aval:
-    return Aval((*tau.shape, a.shape[-1]), a.dtype)
-
-
-def _shape_syevd(a: Aval, *, uplo: str) -> tuple[Aval, Aval]:
-    return Aval(a.shape[:-1], a.dtype), a
 
 
 def _shape_gesdd(a: Aval, *, full_matrices: bool) -> tuple[Aval, ...]:
@@ -233,30 +200,138 @@ def _shape_gesdd(a: Aval, *, full_matrices: bool) -> tuple[Aval, ...]:
     return tuple([Aval((*lead, *shape), a.dtype) for shape in shapes])
 
 
-def _shape_loop(*_: Aval, results: tuple[Aval, ...], **__: Any) -> tuple[Aval, ...]:
-    return results
-
-
-def _shape_getrf(a: Aval) -> tuple[Aval, Aval]:
-    return a, Aval(a.shape[:-1], np.dtype(np.int64))
-
-
 _SHAPES: dict[str, Callable[..., Any]] = {
-    "getrf": _shape_getrf,  # both factors in one, and exchanges of rows
-    "getrs": _shape_getrs,
-    "geqrf": _shape_geqrf,
-    "orgqr": _shape_orgqr,
-    "syevd": _shape_syevd,
+    # both factors in one, and exchanges of rows
+    "getrf": lambda a: (a, Aval(a.shape[:-1], np.dtype(np.int64))),
+    "getrs": lambda a, _, b, **__: Aval(
+        (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype
+    ),
+    "geqrf": lambda a: (a, Aval((*a.shape[:-2], min(a.shape[-2:])), a.dtype)),
+    "orgqr": lambda a, tau: Aval((*tau.shape, a.shape[-1]), a.dtype),
+    "syevd": lambda a, **_: (Aval(a.shape[:-1], a.dtype), a),
     "gesdd": _shape_gesdd,  # the last is memory that it needs
-    "loop": _shape_loop,  # any of NumPy's: `decompose` says which
+    "loop": stated,  # any of NumPy's: `decompose` says which
 }
 for _name, _shape in _SHAPES.items():
-    declare(
-        f"lapack.{_name}",
-        run=_run,
-        vjp=flat,
-        shape=_shape,
-        many=_name not in {"getrs", "orgqr"},
-        traits={NOT_FOLDED},
-        stored="compilers write it",
-    )
+    internal(f"lapack.{_name}", _shape, many=_name not in {"getrs", "orgqr"})
+
+
+# ---- written as calls of them
+
+
+@RULES.on("solve_triangular")
+def _solve_triangular(w: Writer, a: Any, b: Any, **params: Any) -> Any:
+    return _solved(w, "solve_triangular", a, b, b.aval.shape, params)
+
+
+@RULES.on("solve")
+def _solve(w: Writer, a: Any, b: Any, *, check: str) -> Any:
+    lead = np.broadcast_shapes(a.aval.shape[:-2], b.aval.shape[:-2])
+    if math.prod(a.aval.shape[:-2]) not in (1, math.prod(lead)):
+        a = w.broadcast_to(a, (*lead, *a.aval.shape[-2:]))
+    if math.prod(b.aval.shape[:-2]) not in (1, math.prod(lead)):
+        b = w.broadcast_to(b, (*lead, *b.aval.shape[-2:]))
+    shape = (*lead, *b.aval.shape[-2:])
+    found = _solved(w, "solve", a, b, shape, {"check": "" if check == "qr" and is_real(a) else check})
+    if found is not None and check:
+        eps = 8 * a.aval.shape[-1] * float(np.finfo(a.aval.dtype).eps)
+        rows = (len(a.aval.shape) - 2,)
+        eye = w.array(np.eye(a.aval.shape[-1], dtype=bool))
+        own = w.sum(w.where(eye, w.make("absolute", a), 0.0), axes=rows)
+        size = w.make("sqrt", w.sum(w.multiply(a, a), axes=rows))
+        fine = w.make("greater", own, w.multiply(size, eps))
+        refuse(w, w.logical_not(fine))
+    return found
+
+
+def _solved(w: Writer, name: str, a: Var, b: Var, shape: Any, params: dict[str, Any]) -> Any:
+    """Let the matrices of systems be read as they lie, if they are transposes of others."""
+    e = w.makers.get(a)
+    if e is not None and TRANSPOSES in e.traits and e.params["axes"] == _swapping(a):
+        a, params = e.args[0], params | {"turned": True}
+    out = Var(Aval(shape, b.aval.dtype), f"d{w.count}")
+    made = Equation(name, (a, b), params, (out,), w.line)
+    if not isinstance(a, Var):
+        return None
+    if not is_native(made):
+        return None if name != "solve" or params["check"] else _by_lapack(w, a, b, turned="turned" in params)
+    w.count += 1
+    w.append(made)
+    return out
+
+
+def _by_lapack(w: Writer, a: Var, b: Var, *, turned: bool) -> Var | None:
+    """Solve systems by LAPACK, which factors a matrix once for all systems with it, or with its transpose."""
+    if a.aval.dtype != b.aval.dtype:
+        return None
+    if a not in w.factors:
+        made = _factored(w, "lapack.getrf", a)
+        if made is None:
+            return None
+        w.factors[a] = made
+    x = w.make("lapack.getrs", *w.factors[a], _swapped(w, w.typed(b, DOUBLE)), turned=turned)
+    return w.typed(_swapped(w, x), b.aval.dtype)
+
+
+def _factored(w: Writer, name: str, a: Any, **params: Any) -> tuple[Var, ...] | None:
+    """Return what a function of LAPACK computes, in double as NumPy does; None if it is not at hand."""
+    if not is_real(a):
+        return None
+    *lead, m, n = a.aval.shape
+    given = Var(Aval((*lead, n, m), DOUBLE), "")
+    avals = PRIMITIVES[name].shape(given.aval, **params)  # type: ignore[misc]
+    if not is_native(Equation(name, (given,), params, tuple([Var(v, "") for v in avals]), "")):
+        return None
+    return w.write_all(name, _swapped(w, w.typed(a, DOUBLE)), **params)
+
+
+@RULES.on("cholesky")
+def _cholesky_in_double(w: Writer, a: Any) -> Any:
+    """Let LAPACK factor matrices of float32 as NumPy does, in double."""
+    wide = Var(Aval(a.aval.shape, DOUBLE), "")
+    if not is_real(a) or a.aval.dtype == DOUBLE or is_native(Equation("cholesky", (a,), {}, (a,), "")):
+        return None
+    if not is_native(Equation("cholesky", (wide,), {}, (wide,), "")):
+        return None
+    return w.typed(w.make("cholesky", w.typed(a, DOUBLE)), a.aval.dtype)
+
+
+@RULES.on("qr")
+def _qr(w: Writer, a: Any, *, mode: str) -> Any:
+    m, n = a.aval.shape[-2:]
+    k = min(m, n)
+    found = _factored(w, "lapack.geqrf", a) if mode == "reduced" or m == k else None
+    if found is None:
+        return None
+    r = _swapped(w, w.slice(found[0], index=(..., slice(0, k))))
+    r = w.where(w.array(np.tri(n, k, dtype=bool).T), r, 0.0)
+    q = _swapped(w, w.make("lapack.orgqr", *found))
+    return tuple([w.typed(x, a.aval.dtype) for x in (q, r)])
+
+
+@RULES.on("eigh")
+def _eigh(w: Writer, a: Any, *, uplo: str) -> Any:
+    found = _factored(w, "lapack.syevd", a, uplo=uplo)
+    return found and tuple([w.typed(x, a.aval.dtype) for x in (found[0], _swapped(w, found[1]))])
+
+
+@RULES.on("svd")
+def _svd(w: Writer, a: Any, *, full_matrices: bool) -> Any:
+    found = _factored(w, "lapack.gesdd", a, full_matrices=full_matrices)
+    if found is None:
+        return None
+    u, s, v, _ = found
+    return tuple([w.typed(x, a.aval.dtype) for x in (_swapped(w, u), s, _swapped(w, v))])
+
+
+def _swapped(w: Writer, x: Var) -> Any:
+    """Return transposed matrices."""
+    *lead, n, k = x.aval.shape
+    if 1 in (n, k):
+        return w.reshape(x, (*lead, k, n))
+    return w.transpose(x, axes=_swapping(x))
+
+
+def _swapping(x: Var) -> tuple[int, ...]:
+    n = len(x.aval.shape)
+    return (*range(n - 2), n - 1, n - 2)

@@ -5,6 +5,7 @@ Complex arrays are pairs here. As NumPy does, they compute in double.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,15 +13,16 @@ from typing import Any
 import numpy as np
 
 from fgrad.compat.numpy import matrix_loop
+from fgrad.compiler import matrices  # noqa: F401 -- whose rules come first
 from fgrad.compiler.decompose import DOUBLE, RULES, Writer
 from fgrad.compiler.library import ON_PAIRS, is_native
 from fgrad.compiler.pairs import as_pairs, is_pair, pair_of, part_of
+from fgrad.compiler.tables import Table
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import PRIMITIVES
+from fgrad.core.primitive import PRIMITIVES, MatrixLoop
 from fgrad.core.program import Equation, Var, aval_out
 from fgrad.kernels import native
 
-Rule = Callable[[Writer, Sequence[Var], Sequence[Aval], Sequence[Aval], dict[str, Any]], Any]
 _LETTERS = {"f": "d", "d": "d", "F": "D", "D": "D", "i": "i"}
 
 
@@ -67,23 +69,28 @@ def _called(
     return tuple([w.typed(v, d) for v, d in zip(found, kinds, strict=True)])
 
 
-def _plain(name: str, **how: Any) -> Rule:
-    """Return the rule of what a loop of this name computes."""
-
-    def rule(w: Writer, args: Any, avals: Any, results: Any, params: dict[str, Any]) -> Any:
-        full = params.get("full_matrices")
-        uplo = params.get("uplo")
-        names = [name]
-        if full is not None:
-            wide = "m" if avals[0].shape[-2] < avals[0].shape[-1] else "n"
-            names = [f"svd_{'f' if full else 's'}", f"svd_{wide}_{'f' if full else 's'}"]
-        if uplo is not None:
-            names = [f"{name}_{'lo' if uplo == 'L' else 'up'}"]
-        return _called(w, names, args, avals, results, lead=avals[0].shape[:-2], **how)
-
-    return rule
+def _declared(loop: MatrixLoop, w: Writer, args: Any, avals: Any, results: Any, params: Any) -> Any:
+    """Let the loop compute a primitive that it says computes it."""
+    full = params.get("full_matrices")
+    uplo = params.get("uplo")
+    names = [loop.name]
+    if full is not None:
+        wide = "m" if avals[0].shape[-2] < avals[0].shape[-1] else "n"
+        names = [f"{loop.name}_{'f' if full else 's'}", f"{loop.name}_{wide}_{'f' if full else 's'}"]
+    if uplo is not None:
+        names = [f"{loop.name}_{'lo' if uplo == 'L' else 'up'}"]
+    lead = avals[0].shape[:-2]
+    return _called(w, names, args, avals, results, lead=lead, finite=loop.finite, checked=loop.checked)
 
 
+PAIRED = (
+    Table(  # what is done with pairs: (writer, operands, their avals, those of results, parameters) -> it
+        {name: functools.partial(_declared, p.matrices) for name, p in PRIMITIVES.items() if p.matrices}
+    )
+)
+
+
+@PAIRED.on("solve")
 def _solve(w: Writer, args: Any, avals: Any, results: Any, params: dict[str, Any]) -> Any:
     """Solve systems; what is one matrix for all of them need not be repeated."""
     if params["check"]:
@@ -104,6 +111,7 @@ def _solve(w: Writer, args: Any, avals: Any, results: Any, params: dict[str, Any
     return _called(w, ["solve"], given, kinds, results, lead=lead, checked=2)
 
 
+@PAIRED.on("solve_triangular")
 def _triangular(w: Writer, args: Any, avals: Any, results: Any, params: dict[str, Any]) -> Any:
     """Solve triangular systems of complex numbers by BLAS."""
     if not is_pair(results[0]):
@@ -120,6 +128,7 @@ def _triangular(w: Writer, args: Any, avals: Any, results: Any, params: dict[str
     return (out,)
 
 
+@PAIRED.on("qr")
 def _qr(w: Writer, args: Any, avals: Any, results: Any, params: dict[str, Any]) -> Any:
     """Factor matrices as NumPy does: Householder's vectors, then the columns that are asked for."""
     (a,), (q, r) = avals, results
@@ -141,20 +150,7 @@ def _qr(w: Writer, args: Any, avals: Any, results: Any, params: dict[str, Any]) 
     return made[0], w.where(w.array(kept[..., None] if pair else kept), upper, 0.0)
 
 
-PAIRED: dict[str, Rule] = {  # what is done with pairs, by primitive
-    "cholesky": _plain("cholesky_lo", checked=1),
-    "det": _plain("det"),
-    "slogdet": _plain("slogdet"),
-    "eigh": _plain("eigh", finite=(0,), checked=1),
-    "svd": _plain("svd", finite=(0,), checked=2),
-    "eig": _plain("eig", finite=(0,), checked=1),
-    "solve": _solve,
-    "solve_triangular": _triangular,
-    "qr": _qr,
-}
-
-
-def _on_pairs(w: Writer, *args: Any, of: str, avals: Any, **params: Any) -> Any:
+def _of_pairs(w: Writer, *args: Any, of: str, avals: Any, **params: Any) -> Any:
     """Let a loop compute what a primitive does with complex numbers."""
     rule = PAIRED.get(of)
     if rule is None or not all(isinstance(a, Var) for a in args):
@@ -187,5 +183,5 @@ def _after(name: str, given: Callable[..., Any] | None) -> Callable[..., Any]:
     return rule
 
 
-RULES[ON_PAIRS] = _on_pairs
+RULES[ON_PAIRS] = _of_pairs
 RULES.update({name: _after(name, RULES.get(name)) for name in tuple(PAIRED) if name != "eig"})

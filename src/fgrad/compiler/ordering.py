@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from fgrad.compiler.decompose import RULES, Writer
-from fgrad.compiler.library import LIBRARY, Launch
+from fgrad.compiler.library import LIBRARY, Launch, internal
 from fgrad.compiler.scans import is_plain, lengths
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import NOT_FOLDED, declare, flat
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import native
 from fgrad.kernels.bridges import bridge, memory
@@ -118,19 +117,7 @@ def _shape_radix(x: Aval) -> tuple[Aval, ...]:
     return Aval(x.shape, np.dtype(np.intp)), memory(keys, whole), memory(keys, np.int32)
 
 
-def _run(*_: Any, **__: Any) -> Any:
-    raise NotImplementedError("compiled programs alone sort by this")
-
-
-declare(
-    "sort.radix",  # the order, and memory that it takes
-    run=_run,
-    vjp=flat,
-    shape=_shape_radix,
-    many=True,
-    traits={NOT_FOLDED},
-    stored="compilers write it",
-)
+internal("sort.radix", _shape_radix, many=True)  # the order, and memory that it takes
 
 
 def _argsort(w: Writer, x: Any, *, axis: int, **_: Any) -> Any:

@@ -16,6 +16,7 @@ from fgrad.compiler.elements import Elements, Indices, Piece, shape_of, view
 from fgrad.compiler.library import ON_PAIRS
 from fgrad.compiler.loop_nests import Value
 from fgrad.compiler.simplify import simplify
+from fgrad.compiler.tables import Table
 from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.control_flow import PLAIN, Branches, Code, Grown, Scan, While
 from fgrad.core.primitive import (
@@ -38,7 +39,7 @@ from fgrad.ops.fft import TO_COMPLEX
 
 Parts: TypeAlias = tuple[Any, Any]  # variables, numbers or constant arrays, which broadcast to the shape
 MOST = 99  # the largest exponent for which NumPy multiplies
-RULES: dict[str, Callable[..., Any]] = {}  # what `_rule` returns
+RULES = Table()  # what `_rule` returns
 
 
 def is_pair(aval: Aval) -> bool:
@@ -303,16 +304,6 @@ def _rule(primitive: Primitive) -> Callable[..., Any] | None:
     )
 
 
-def rule(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the decorator that adds how primitives treat parts."""
-
-    def add(made: Callable[..., Any]) -> Callable[..., Any]:
-        RULES.update(dict.fromkeys(names, made))
-        return made
-
-    return add
-
-
 def _numbers(w: _Writer, args: Sequence[Any]) -> list[Number]:
     """Return operands in the precision in which NumPy computes with them."""
     kinds = [aval_out(a).dtype if isinstance(a, Var) or hasattr(a, "dtype") else type(a)(0) for a in args]
@@ -353,16 +344,6 @@ def _cast(w: _Writer, e: Equation) -> Any:
     if is_pair(out):
         return w.typed(x, part_of(out.dtype))
     return truth(*_numbers(w, (x,))[0]).value if out.dtype.kind == "b" else w.parts(x)[0]
-
-
-@rule("real")
-def _real(w: _Writer, e: Equation) -> Any:
-    return w.parts(e.args[0])[0]
-
-
-@rule("imag")
-def _imag(w: _Writer, e: Equation) -> Any:
-    return w.parts(e.args[0])[1]
 
 
 def _mean(w: _Writer, e: Equation) -> Any:
@@ -445,6 +426,8 @@ def _extremum(sign: str, *, skips: bool) -> Callable[[Number, Number], Number]:
 
 for _name in ("convolve", "conv", "conv_input", "conv_kernel"):
     RULES[_name] = _contract  # they are bilinear, too
+RULES["real"] = lambda w, e: w.parts(e.args[0])[0]
+RULES["imag"] = lambda w, e: w.parts(e.args[0])[1]
 RULES["prod"] = _halved(product)
 for _name, _sign, _skips in (
     ("max", "greater", False),
@@ -455,7 +438,7 @@ for _name, _sign, _skips in (
     RULES[_name] = _halved(_extremum(_sign, skips=_skips))
 
 
-@rule("put_part")
+@RULES.on("put_part")
 def _put_part(w: _Writer, e: Equation) -> Any:
     z, part = e.args
     dtype = part_of(e.outs[0].aval.dtype)
@@ -466,7 +449,7 @@ def _put_part(w: _Writer, e: Equation) -> Any:
     return tuple([w.full(p, e.outs[0].aval) for p in parts])
 
 
-@rule("power")
+@RULES.on("power")
 def _power(w: _Writer, e: Equation) -> Any:
     exponent = e.args[1]
     if isinstance(exponent, Var) or np.ndim(exponent):

@@ -13,15 +13,16 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fgrad.compiler import (
+    contractions,  # noqa: F401 -- fills the rules of `decompose`
     dense_systems,  # noqa: F401 -- fills the library and the rules of `decompose`
     fourier,  # noqa: F401 -- fills the library
+    indexing,  # noqa: F401 -- likewise, and the rules
     layout,
     matrices,  # noqa: F401 -- likewise
     matrix_loops,  # noqa: F401 -- likewise, the rules of `decompose`
     ordering,  # noqa: F401 -- likewise
     scans,  # noqa: F401 -- likewise
     windows,  # noqa: F401 -- likewise
-    writes,  # noqa: F401 -- likewise
 )
 from fgrad.compiler.decompose import Plain, decompose
 from fgrad.compiler.emit import Kernel, Part, combine, emit

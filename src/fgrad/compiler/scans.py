@@ -6,6 +6,7 @@ side, because each addition waits for the one before.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from fgrad.compiler.decompose import RULES, Writer
 from fgrad.compiler.library import LIBRARY, Launch
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import PRIMITIVES
+from fgrad.core.primitive import PRIMITIVES, SELECTS
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import native
 from fgrad.kernels.bridges import bridge
@@ -124,35 +125,33 @@ def kernel(slots, args, lo, hi):
 """
 
 
+# by primitive the code that joins two floats, and two integers: one after the other, or in any order where
+# that gives the same
 _JOINS = {
-    "add": "{x} + {y}",
-    "multiply": "{x} * {y}",
-    "maximum": "larger({x}, {y})",
-    "minimum": "smaller({x}, {y})",
+    how.join: (how.floats if SELECTS in PRIMITIVES[how.join].traits else how.integers, how.integers)
+    for how in [p.reduction for p in PRIMITIVES.values()]
+    if how and how.integers
 }
-_WHOLE = {"maximum": "{x} if {x} > {y} else {y}", "minimum": "{x} if {x} < {y} else {y}"}
-_OF = {"cumsum": "add", "cumprod": "multiply"}
 
 
-def _running(equation: Equation, slots: dict[Var, int]) -> Launch | None:
-    """Return the running sums, products or extrema of an array."""
+def _running(equation: Equation, slots: dict[Var, int], name: str = "") -> Launch | None:
+    """Return the running sums, products or extrema of an array; `name`: what joins elements."""
     (x,), (out,) = equation.args, equation.outs
-    name = _OF.get(equation.name, equation.params.get("ufunc", ""))
+    name = name or equation.params["ufunc"]
     if not isinstance(x, Var) or not x.aval.size or x.aval.dtype != out.aval.dtype or name not in _JOINS:
         return None
     if x.aval.dtype.char not in "bhilqBHILQfd" or not x.aval.dtype.isnative:
         return None
-    is_whole = name in {"maximum", "minimum"} and x.aval.dtype.kind != "f"
-    join = (_WHOLE if is_whole else _JOINS)[name].format
+    join = _JOINS[name][x.aval.dtype.kind != "f"].format
     starts, steps = [], []
     for k in range(SIDE):
         at = f"first + np.uintp({k}) * n"
         starts += [f"t{k} = x[{at}]", f"out[{at}] = t{k}"]
-        steps += [f"t{k} = {join(x=f't{k}', y=f'x[{at} + j]')}", f"out[{at} + j] = t{k}"]
+        steps += [f"t{k} = {join(f't{k}', f'x[{at} + j]')}", f"out[{at} + j] = t{k}"]
     text = _RUNNING.format(
         dtype=x.aval.dtype.name,
-        beside=join(x="out[here + k - inner]", y="x[here + k]"),
-        alone=join(x="total", y="x[i * n + j]"),
+        beside=join("out[here + k - inner]", "x[here + k]"),
+        alone=join("total", "x[i * n + j]"),
         side=SIDE,
         width=WIDTH,
         starts="\n".join(f"            {line}" for line in starts),
@@ -164,12 +163,11 @@ def _running(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     return Launch(native.deferred(text), numbers, blocks, x.aval.size)
 
 
-def _place(equation: Equation, slots: dict[Var, int]) -> Launch | None:
-    """Return the places of the largest or least elements."""
+def _place(equation: Equation, slots: dict[Var, int], sign: str) -> Launch | None:
+    """Return the places of the largest or least elements: of each `sign` all others."""
     (x,), (out,) = equation.args, equation.outs
     if not is_plain(x) or out.aval.dtype.name != "int64":
         return None
-    sign = {"argmax": ">", "argmin": "<"}[equation.name]
     outer, n, inner = lengths(x, equation.params["axis"])
     text = _PLACE.format(dtype=x.aval.dtype.name, sign=sign, width=WIDTH, side=SIDE)
     turns = outer if inner == 1 else outer * -(-inner // WIDTH)
@@ -229,6 +227,8 @@ def lengths(x: Var, axis: int | None) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
-LIBRARY.update(dict.fromkeys(("cumsum", "cumprod", "accumulate"), _running))
-LIBRARY["recur"] = _recur
-LIBRARY.update(dict.fromkeys(("argmax", "argmin"), _place))
+LIBRARY["accumulate"], LIBRARY["recur"] = _running, _recur
+LIBRARY["cumsum"] = functools.partial(_running, name="add")
+LIBRARY["cumprod"] = functools.partial(_running, name="multiply")
+LIBRARY["argmax"] = functools.partial(_place, sign=">")
+LIBRARY["argmin"] = functools.partial(_place, sign="<")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
 
 from fgrad.compiler.decompose import RULES, Writer
-from fgrad.compiler.library import LIBRARY, Launch
+from fgrad.compiler.library import LIBRARY, Launch, internal, stated
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import NOT_FOLDED, declare, flat
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import convolution, native, windows
 from fgrad.kernels.bridges import bridge
@@ -18,11 +18,9 @@ from fgrad.ops.windows import suits
 
 # ---- pooling
 
-_POOLS = {"max_pool": "max", "window_sum": "sum", "window_spread": "spread"}
 
-
-def _pool(equation: Equation, slots: dict[Var, int]) -> Launch | None:
-    """Return the loop over windows of one or two axes."""
+def _pool(equation: Equation, slots: dict[Var, int], kind: str) -> Launch | None:
+    """Return the loop of a kind over windows of one or two axes."""
     (x,), (out,), params = equation.args, equation.outs, equation.params
     if not isinstance(x, Var) or x.aval.dtype.char not in "fd" or not x.aval.dtype.isnative:
         return None
@@ -30,7 +28,7 @@ def _pool(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     if rank > 2 or not x.aval.size or not out.aval.size or native.interpreted():
         return None
     numbers = windows.numbers(params["window"], params["stride"], params["padding"])
-    loop = windows.pooling(_POOLS[equation.name], x.aval.dtype.char, numbers[:2], numbers[3])
+    loop = windows.pooling(kind, x.aval.dtype.char, numbers[:2], numbers[3])
     arrays: list[Any] = []
     for v in (x, out):
         shape = convolution.plane((math.prod(v.aval.shape[:-rank]), *v.aval.shape[-rank:]), rank)
@@ -59,15 +57,7 @@ def _products(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     return made and Launch(*made, params["pieces"], params["work"])
 
 
-declare(
-    "windows.products",  # what a convolution is, and memory that it takes
-    run=lambda *_, **__: NotImplemented,
-    vjp=flat,
-    shape=lambda *_, results, **__: results,
-    many=True,
-    traits={NOT_FOLDED},
-    stored="compilers write it",
-)
+internal("windows.products", stated, many=True)  # what a convolution is, and memory that it takes
 
 
 def _made(w: Writer, x: Var, y: Var, plan: convolution.Geometry, call: convolution.Call, out: Any) -> Var:
@@ -140,6 +130,8 @@ def _conv_kernel(w: Writer, ct: Any, x: Any, *, shape: Any, **params: Any) -> An
     return w.reshape(w.transpose(kept, axes=(0, 2, 1)), shape)
 
 
-LIBRARY.update(dict.fromkeys(_POOLS, _pool))
+LIBRARY["max_pool"] = functools.partial(_pool, kind="max")
+LIBRARY["window_sum"] = functools.partial(_pool, kind="sum")
+LIBRARY["window_spread"] = functools.partial(_pool, kind="spread")
 LIBRARY["windows.products"] = _products
 RULES.update({"conv": _conv, "conv_input": _conv_input, "conv_kernel": _conv_kernel})

@@ -1,4 +1,4 @@
-"""Primitives that compiled programs write in others, which kernels know: those of `ops.compiled.WRITTEN`."""
+"""Primitives that compiled programs write in others, which kernels know: by their column `written`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 from fgrad.compiler.fuse import is_fusable
 from fgrad.compiler.simplify import simplify
 from fgrad.core.control_flow import PLAIN
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.core.rewriting.liveness import with_programs
-from fgrad.ops.compiled import LAUNCH, WRITTEN
+from fgrad.ops.compiled import LAUNCH
 
 KNOWN = "?bhilqBHILQfdFD"  # dtypes that kernels compute with
 
@@ -28,7 +29,7 @@ def _has_any(program: Program) -> bool:
 
 
 def _is_written(e: Equation) -> bool:
-    found = WRITTEN.get(e.name)
+    found = PRIMITIVES[e.name].written
     if found is None or not LAUNCH or not all(v.aval.size for v in e.outs) or is_fusable(e):
         return False
     avals = list(map(aval_out, e.args))
@@ -63,11 +64,12 @@ def _written(program: Program) -> Program:
 
 def _expanded(e: Equation) -> Program:
     """Return the program of what an equation computes, of the variables among its operands."""
-    rule = WRITTEN[e.name].rule
+    found = PRIMITIVES[e.name].written
+    assert found is not None  # noqa: S101 -- as `_is_written` says
 
     def function(*xs: Any) -> Any:
         given = iter(xs)
-        return rule(*[next(given) if isinstance(a, Var) else a for a in e.args], **e.params)
+        return found.rule(*[next(given) if isinstance(a, Var) else a for a in e.args], **e.params)
 
     made = LAUNCH[0].staged(function, [a.aval for a in e.args if isinstance(a, Var)])
     assert isinstance(made, Program)  # noqa: S101 -- which nobody says who is below transforms

@@ -23,12 +23,10 @@ from fgrad.blocks import suppress
 from fgrad.compat.cpython import place_in_source
 
 _NAMED = {  # functions of math that have another name in NumPy or SciPy
-    "acos": "numpy.arccos", "acosh": "numpy.arccosh", "asin": "numpy.arcsin", "asinh": "numpy.arcsinh",
-    "atan": "numpy.arctan", "atan2": "numpy.arctan2", "atanh": "numpy.arctanh",
-    "dist": "numpy.linalg.norm(p - q)", "erf": "fgrad.scipy.special.erf", "erfc": "fgrad.scipy.special.erfc",
-    "fsum": "numpy.sum(numpy.stack(items))", "gamma": "fgrad.scipy.special.gamma",
-    "lgamma": "fgrad.scipy.special.gammaln", "pow": "numpy.power", "trunc": "numpy.trunc",
-}  # fmt: skip
+    "dist": "numpy.linalg.norm(p - q)",
+    "fsum": "numpy.sum(numpy.stack(items))",
+    "lgamma": "fgrad.scipy.special.gammaln",
+}
 _TWINS = {  # functions of SciPy that are another one in a simple case
     "integrate.dblquad": "integrate.quad", "integrate.ode": "integrate.solve_ivp",
     "interpolate.UnivariateSpline": "interpolate.make_interp_spline",
@@ -151,6 +149,9 @@ def _of_math(call: _Asked) -> str:
     f, name = call.function, getattr(call.function, "__name__", "")
     if name and getattr(math, name, None) is f:
         other = _NAMED.get(name) or (f"numpy.{name}" if hasattr(np, name) else "")
+        with suppress(ImportError):
+            if not other and _has(import_module("fgrad.scipy.special"), [name]):
+                other = f"fgrad.scipy.special.{name}"
         return f"call {other} instead of math.{name}" if other else ""
     return ""
 

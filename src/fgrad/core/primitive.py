@@ -159,6 +159,26 @@ class Reduction(NamedTuple):
     integers: str = ""  # the code that joins two integers; "": it reduces floats alone
 
 
+class Written(NamedTuple):
+    """What a primitive is in others, which kernels know, for compiled programs.
+
+    Attributes:
+        rule: what takes the place of `run`: a function of Tensors, which looks at none of their values.
+        fits: (*avals, **params) -> whether it is to.
+    """
+
+    rule: Rule
+    fits: Callable[..., bool] = lambda *_, **__: True
+
+
+class MatrixLoop(NamedTuple):
+    """The loop of `numpy.linalg` over stacks of matrices that computes a primitive."""
+
+    name: str  # its parameters may add to it
+    finite: tuple[int, ...] = ()  # operands that have to be: iterations may never end beside infinities
+    checked: int = -1  # of which operand or result the first element is NaN where the loop failed
+
+
 class Universal(NamedTuple):
     """The universal function whose loops compute a primitive."""
 
@@ -209,6 +229,10 @@ class Primitive:
             complex ones what it does to them; `EACH`: all. 0: the parts mix.
         traits: what else is asked of it, from `MOVES` on.
         universal: the function whose loops compute it; None: `run`, if that is one.
+        matrices: the loop over stacks of matrices that does.
+        written: what compiled programs write in its place, of what no kernel knows.
+        indices: the operand at which its index arrays begin, if it finds elements that need not be there.
+        interpreted: why compiled programs leave it to Python, where they do.
     """
 
     name: str
@@ -242,6 +266,10 @@ class Primitive:
     parts: int = 0
     traits: Collection[str] = ()
     universal: Universal | None = None
+    matrices: MatrixLoop | None = None
+    written: Written | None = None
+    indices: int | None = None
+    interpreted: str = ""
     flat: bool = field(init=False)  # no derivative at all
     # where eager mode looks first: vjp rules that save values only, of one tracked argument, or of two
     single: VJP | None = field(default=None, init=False)

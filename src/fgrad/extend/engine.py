@@ -48,10 +48,8 @@ from fgrad.numpy.registry import with_keywords as with_keywords
 from fgrad.ops import matrices as matrices
 from fgrad.ops import systems as systems
 from fgrad.ops import windows as windows
-from fgrad.ops.compiled import WRITTEN as WRITTEN
 from fgrad.ops.compiled import FastUfunc as FastUfunc
 from fgrad.ops.compiled import Shared as Shared
-from fgrad.ops.compiled import Written as Written
 from fgrad.ops.contraction import contract as contract
 from fgrad.ops.elementwise import batch_elementwise as batch_elementwise
 from fgrad.ops.elementwise import declare_call as declare_call

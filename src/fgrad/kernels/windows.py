@@ -330,10 +330,10 @@ def _pool(name: str, arrays: tuple[Any, ...], window: Steps, stride: Steps, padd
     threads.share(kernel, (*flat, *steps), flat[0].shape[0], elements)
 
 
-def max_pool(x: Any, window: Steps, stride: Steps, padding: Pads, shape: Steps) -> Any:
-    """Return the maximum of every window."""
+def pooled(kind: str, x: Any, window: Steps, stride: Steps, padding: Pads, shape: Steps) -> Any:
+    """Return the "max" or "sum" of every window; "spread": what `x` added to every window makes of zeros."""
     out = np.empty(shape, x.dtype)
-    _pool("max", (np.ascontiguousarray(x), out), window, stride, padding)
+    _pool(kind, (np.ascontiguousarray(x), out), window, stride, padding)
     return out
 
 
@@ -343,17 +343,3 @@ def max_pool_back(ct: Any, out: Any, x: Any, window: Steps, stride: Steps, paddi
     arrays = (*map(np.ascontiguousarray, (ct, out, x)), back)
     _pool("max_back", arrays, window, stride, padding)
     return back
-
-
-def sum_pool(x: Any, window: Steps, stride: Steps, padding: Pads, shape: Steps) -> Any:
-    """Return the sum of every window."""
-    out = np.empty(shape, x.dtype)
-    _pool("sum", (np.ascontiguousarray(x), out), window, stride, padding)
-    return out
-
-
-def spread(ct: Any, window: Steps, stride: Steps, padding: Pads, shape: Steps) -> Any:
-    """Return an array of `shape` to every window of which one number of `ct` was added."""
-    out = np.empty(shape, ct.dtype)
-    _pool("spread", (np.ascontiguousarray(ct), out), window, stride, padding)
-    return out

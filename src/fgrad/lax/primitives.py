@@ -131,7 +131,7 @@ def _vjp(linear: bool, pattern: tuple[bool, ...]) -> VJP:
     return VJP(call, keep=keep, params=True, exact=True, linear=linear)
 
 
-def _declare(name: str, *, linear: bool = False, stored: Stored | str = PLAIN) -> None:
+def _declare(name: str, *, linear: bool = False, stored: Stored | str = PLAIN, interpreted: str = "") -> None:
     def batch(mapped: tuple[bool, ...], *values: Any, code: Code) -> Any:
         size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
         made = Mapped(code, mapped, size)
@@ -147,11 +147,12 @@ def _declare(name: str, *, linear: bool = False, stored: Stored | str = PLAIN) -
         many=True,
         lower=lower,
         stored=stored,
+        interpreted=interpreted,
     )
 
 
 for _name in ("cond", "scan", "while_loop"):
-    _declare(f"lax.{_name}")
+    _declare(f"lax.{_name}", interpreted="it is a loop or branch with operations that Python computes")
 for _name in ("custom_root", "custom_linear_solve", "opaque"):
     _declare(f"lax.{_name}", stored="a solver is Python, and Python is not stored")
 _declare("lax.pullback", linear=True)  # in the cotangents, which are all that a linear recording follows

@@ -13,7 +13,7 @@ from fgrad.lax.loops import while_loop
 from fgrad.lax.scans import scan
 from fgrad.ops import iterations
 from fgrad.ops.linear import convert
-from fgrad.ops.matrix_functions import blocks
+from fgrad.ops.matrix_functions import frechet_by, log_near_one
 from fgrad.ops.requirements import trusted
 
 
@@ -77,11 +77,7 @@ def matrix_exponential(a: Any, **_: Any) -> Any:
 
 def frechet(a: Any, e: Any) -> Any:
     """Return the derivative of the exponential at `a` along `e`, which is scaled to the size of `a`."""
-    a, e = _wide(a, e)
-    size, scale = (np.max(np.absolute(x), axis=(-2, -1), keepdims=True) for x in (a, e))
-    scale = np.where(scale > 0, np.where(size > 0, size, 1) / np.where(scale > 0, scale, 1), 1)
-    n = a.shape[-1]
-    return _expm(blocks(a, e * scale))[..., :n, n:] / scale
+    return frechet_by(_expm, *_wide(a, e))
 
 
 def log_frechet(y: Any, e: Any) -> Any:
@@ -97,12 +93,7 @@ def log_frechet(y: Any, e: Any) -> Any:
 
     _, e = while_loop(lambda state: state[0] < halvings, step, (0.0, e))
     one = np.eye(y.shape[-1], dtype=y.dtype)
-    rest = _expm(y / np.exp2(halvings)) - one
-    total: Any = 0
-    for t, w in zip(*np.polynomial.legendre.leggauss(9), strict=True):
-        b = np.linalg.inv(one + float(t + 1) / 2 * rest)
-        total = total + float(w) / 2 * (b @ e @ b)
-    return np.exp2(halvings) * total
+    return np.exp2(halvings) * log_near_one(_expm(y / np.exp2(halvings)) - one, e, one)
 
 
 def integer_power(x: Any, y: Any) -> Any:

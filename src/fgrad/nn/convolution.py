@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.nn.geometry import pads, per_axis
+from fgrad.nn.geometry import check_windows, pads, per_axis
 from fgrad.numpy.reductions import inexact
 from fgrad.ops import windows
 from fgrad.ops.linear import convert, reshape
-from fgrad.ops.windows import places, spread
+from fgrad.ops.windows import Geometry, spread
 
 
 def conv(
@@ -62,9 +62,9 @@ def conv(
     window = tuple(w.shape[2:])
     space = tuple(spread(n, u) for n, u in zip(x.shape[2:], inner, strict=True))
     sides = pads(padding, space, window, steps, gaps)
-    _check_windows("conv", x.shape[2:], window, places(x.shape[2:], window, steps, sides, gaps, inner))
-    y = windows.conv(x, w, stride=steps, padding=sides, dilation=gaps, input_dilation=inner, groups=groups)
-    return _biased(y, bias)
+    geometry = Geometry(steps, sides, gaps, inner, groups)
+    check_windows("conv", x.shape[2:], window, geometry)
+    return _biased(windows.conv(x, w, geometry), bias)
 
 
 def conv_transpose(
@@ -126,11 +126,7 @@ def conv_transpose(
         x,
         w,
         shape=(x.shape[0], w.shape[1] * groups, *space),
-        stride=steps,
-        padding=tuple(sides),
-        dilation=gaps,
-        input_dilation=(1,) * rank,
-        groups=groups,
+        **Geometry(steps, tuple(sides), gaps, (1,) * rank, groups)._asdict(),
     )
     return _biased(y, bias)
 
@@ -146,13 +142,6 @@ def _operands(name: str, x: Any, w: Any, groups: int) -> tuple[Any, Any]:
         raise ValueError(f"{name}: groups must be at least 1, not {groups}")
     dtype = np.result_type(x.dtype, w.dtype)
     return convert(x, dtype), convert(w, dtype)
-
-
-def _check_windows(name: str, space: Any, window: Any, count: Any) -> None:
-    if any(n and not c for n, c in zip(space, count, strict=True)) or 0 in window:
-        raise ValueError(
-            f"{name}: a window of {tuple(window)} does not fit into {tuple(space)} with this padding"
-        )
 
 
 def _biased(y: Any, bias: Any) -> Any:

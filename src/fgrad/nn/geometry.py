@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.ops.windows import Pads, Steps, spread
+from fgrad.ops.windows import Geometry, Pads, Steps, spread
 
 
 def per_axis(value: Any, rank: int, name: str, least: int = 1) -> Steps:
@@ -57,3 +57,12 @@ def pads(padding: Any, space: Steps, window: Steps, stride: Steps, dilation: Ste
         raise ValueError(f"padding has {len(entries)} entries, but there are {rank} spatial axes")
     found = tuple(per_axis(e, 2, "padding", 0) for e in entries)
     return tuple((low, high) for low, high in found)
+
+
+def check_windows(name: str, space: Sequence[int], window: Sequence[int], geometry: Geometry) -> None:
+    """Refuse windows of which none fits."""
+    count = geometry.places(space, window)
+    if any(n and not c for n, c in zip(space, count, strict=True)) or 0 in window:
+        raise ValueError(
+            f"{name}: a window of {tuple(window)} does not fit into {tuple(space)} with this padding"
+        )

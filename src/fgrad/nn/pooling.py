@@ -8,9 +8,9 @@ import numpy as np
 
 from fgrad.core.placement import near
 from fgrad.core.tensor import bind
-from fgrad.nn.geometry import pads, per_axis
+from fgrad.nn.geometry import check_windows, pads, per_axis
 from fgrad.numpy.reductions import inexact
-from fgrad.ops.windows import Pads, Steps, places
+from fgrad.ops.windows import Geometry, Pads, Steps
 
 
 def max_pool(x: Any, window: Any, *, stride: Any = None, padding: Any = "VALID") -> Any:
@@ -81,6 +81,5 @@ def _geometry(name: str, x: Any, window: Any, stride: Any, padding: Any) -> tupl
     steps = size if stride is None else per_axis(stride, rank, "stride")
     ones = (1,) * rank
     sides = pads(padding, space, size, steps, ones)
-    if any(n and not c for n, c in zip(space, places(space, size, steps, sides, ones, ones), strict=True)):
-        raise ValueError(f"{name}: a window of {size} does not fit into {space} with this padding")
+    check_windows(name, space, size, Geometry(steps, sides, ones, ones))
     return size, steps, sides

@@ -9,7 +9,8 @@ import numpy as np
 
 from fgrad.core.placement import buffer_of, device_of
 from fgrad.core.tensor import Tensor
-from fgrad.numpy.arrays import arange, as_value, concrete, linspace, ones_before, promoted, together
+from fgrad.numpy.arrays import as_value, concrete, ones_before, promoted, together
+from fgrad.numpy.creation import arange, linspace
 from fgrad.numpy.registry import holds_tensor, implements
 from fgrad.numpy.shapes import concatenate, stack, swapaxes
 from fgrad.ops import linear

@@ -12,7 +12,8 @@ from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, alias, bind, unary
 from fgrad.core.trace import Tracer
 from fgrad.core.views import is_laid_out, memory_of, unordered
-from fgrad.numpy.arrays import as_target, as_value, asarray, linspace, next_to
+from fgrad.numpy.arrays import as_target, as_value, asarray, next_to
+from fgrad.numpy.creation import linspace
 from fgrad.numpy.indexing import take
 from fgrad.numpy.reductions import max as _max
 from fgrad.numpy.reductions import mean as _mean

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import ITSELF, Rule, by_argument, declare
+from fgrad.core.primitive import ITSELF, Rule, Written, by_argument, declare
 from fgrad.core.stored import NUMBERS, REAL, Stored, up_to
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import WRITTEN, Written, looks
+from fgrad.ops.compiled import looks
 
 _FAR = 30.0  # from here on the asymptotic series of I_n is exact to rounding
 
@@ -90,7 +90,7 @@ def _modified_far(x: Any, n: int) -> Any:
     return y
 
 
-def _declare(name: str, run: Rule, sign: int, *, real: bool, dtypes: str) -> None:
+def _declare(name: str, run: Rule, written: Rule, sign: int, *, real: bool, dtypes: str) -> None:
     declare(
         name,
         run=run,
@@ -100,11 +100,10 @@ def _declare(name: str, run: Rule, sign: int, *, real: bool, dtypes: str) -> Non
         shape=lambda x, *, n: Aval(x.shape, x.dtype),
         batch=lambda _, x, *, n: bind(name, x, n=n),
         real=real,
+        written=Written(written),
         stored=Stored({"n": up_to(100)}, dtypes=dtypes),
     )
 
 
-WRITTEN["spherical"] = Written(_run_spherical)
-WRITTEN["modified"] = Written(_series_of_modified)
-_declare("spherical", _run_spherical, -1, real=False, dtypes=NUMBERS)
-_declare("modified", _run_modified, 1, real=True, dtypes=REAL)
+_declare("spherical", _run_spherical, _run_spherical, -1, real=False, dtypes=NUMBERS)
+_declare("modified", _run_modified, _series_of_modified, 1, real=True, dtypes=REAL)

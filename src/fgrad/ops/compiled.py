@@ -38,21 +38,6 @@ class Launcher(NamedTuple):
 LAUNCH: list[Launcher] = []  # one, once that is loaded
 
 
-class Written(NamedTuple):
-    """A primitive written in others, for compiled programs.
-
-    Attributes:
-        rule: what takes the place of `run`: a function of Tensors, which looks at none of their values.
-        fits: (*avals, **params) -> whether it is to.
-    """
-
-    rule: Rule
-    fits: Callable[..., bool] = lambda *_, **__: True
-
-
-WRITTEN: dict[str, Written] = {}  # by primitive
-
-
 def late(module: str, name: str) -> Rule:
     """Return a rule that a module above has, which is imported when a program needs it."""
 

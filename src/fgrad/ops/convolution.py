@@ -15,7 +15,7 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import MULTILINEAR, PRODUCT, by_argument, declare
 from fgrad.core.stored import Stored, one_of
 from fgrad.core.tensor import bind
-from fgrad.ops.linear import broadcast_to, reverse
+from fgrad.ops.linear import batch_in_front, reverse
 
 _ADJOINT_MODE = {"full": "valid", "valid": "full"}
 
@@ -46,12 +46,6 @@ def _reversed(x: Any) -> Any:
     return reverse(x, len(x.shape) - 1)
 
 
-def _batch(mapped: tuple[bool, ...], x: Any, y: Any, *, mode: str) -> Any:
-    n = (x if mapped[0] else y).shape[0]
-    full = (v if m else broadcast_to(v, (n, *v.shape)) for v, m in zip((x, y), mapped, strict=True))
-    return bind("convolve", *full, mode=mode)
-
-
 def _first(ct: Any, y: Any, *, mode: str) -> Any:
     return bind("convolve", ct, _reversed(y), mode=_ADJOINT_MODE[mode])
 
@@ -69,7 +63,7 @@ declare(
     shape=lambda x, y, *, mode: Aval(
         (*x.shape[:-1], _length(x.shape[-1], y.shape[-1], mode)), np.result_type(x.dtype, y.dtype)
     ),
-    batch=_batch,
+    batch=batch_in_front("convolve"),
     costly=True,
     traits={PRODUCT},
     stored=Stored(

@@ -14,6 +14,7 @@ from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, linear
 
 UNSTORED = "devices belong to a machine, and a stored program to none"
+COPIES = "it copies between devices"
 
 
 def to_device(x: Any, device: str, source: str) -> Any:
@@ -33,6 +34,7 @@ linear(
     shape=lambda x, *, device, source: x,
     batch=lambda x, *, device, source: to_device(x, device, source),
     stored=UNSTORED,
+    interpreted=COPIES,
 )
 declare(
     "staged_to_device",
@@ -43,6 +45,7 @@ declare(
     shape=lambda x, *, device: x,
     batch=lambda _, x, *, device: bind("staged_to_device", x, device=device),
     stored=UNSTORED,
+    interpreted=COPIES,
     traits={TRANSFERS},
 )
 declare(
@@ -52,5 +55,6 @@ declare(
     shape=lambda x, like: x,
     batch=_beside,
     stored=UNSTORED,
+    interpreted=COPIES,
     traits={TRANSFERS},
 )

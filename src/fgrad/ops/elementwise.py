@@ -35,6 +35,7 @@ from fgrad.core.primitive import (
     Primitive,
     Rule,
     Universal,
+    Written,
     by_argument,
     declare,
     flat,
@@ -47,13 +48,11 @@ from fgrad.expr.derive import chain, gradient
 from fgrad.expr.emit import emit_calls, emit_in_place
 from fgrad.expr.node import ZERO, Expr, Operand, apply, const, postorder, rewritten, var, variables
 from fgrad.ops.compiled import (
-    WRITTEN,
     FastComplex,
     FastPower,
     FastUfunc,
     Fused,
     FusedVJP,
-    Written,
     by_rows,
     chosen,
     late,
@@ -104,6 +103,7 @@ def declare_atom(name: str) -> Primitive:
         "python": atom.python,
         "large": large,
         "by_rows": atom.broadcasts,
+        "written": _INTEGER_POWER if name == "power" else None,
     }
     return _declare(name, params, body, run, vjp, real=not atom.holomorphic, traits=traits, **columns)
 
@@ -121,7 +121,7 @@ def declare_call(
     large: Rule | None = None,
     silent: Callable[[], bool] | None = None,
     traits: Iterable[str] = (),
-    universal: Universal | None = None,
+    **columns: Any,
 ) -> Primitive:
     """Add the primitive of a function that another library computes.
 
@@ -138,7 +138,7 @@ def declare_call(
         large: what eager mode calls in place of `run` for large arrays.
         silent: whether nobody asks to hear of errors, of which formulas do not tell.
         traits: what else is asked of it.
-        universal: the universal function whose loops compute it, where that is not `run`.
+        **columns: others of `Primitive`.
     """
     params = tuple(var(f"x{i}") for i in range(len(arguments)))
     called = (unary, binary)[len(params) - 1] if len(params) < 3 else bind
@@ -166,8 +166,7 @@ def declare_call(
         return make_vjp(pattern)
 
     scalar = None if formula is None else Body(params, formula(*params))
-    columns: dict[str, Any] = {"formula": scalar, "large": large, "mixes": True}
-    columns |= {"traits": traits, "universal": universal}
+    columns |= {"formula": scalar, "large": large, "mixes": True, "traits": traits}
     return _declare(name, params, None, run, vjp if slopes else flat, real=real, shape=shape, **columns)
 
 
@@ -536,8 +535,8 @@ _RAW["where"], (_RAW["scale"], _RAW["multiply_no_nan"]) = chosen, products(chose
 _FORMULAS: dict[str, Callable[..., Operand]] = {}  # of calls and words, by atoms
 _DOUBLE: set[str] = set()  # those that lose digits in single precision
 _LIFTED: dict[str, Any] = {"widened": _like, **{name: caller(name) for name in ATOMS}}
-_declare_table()
-WRITTEN["power"] = Written(
+_INTEGER_POWER = Written(
     late("fgrad.lax.running", "integer_power"),
     lambda x, y: x.dtype.kind in "biu" and y.dtype.kind in "biu",
 )
+_declare_table()

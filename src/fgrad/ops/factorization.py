@@ -12,18 +12,17 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import OUT, VJP, by_argument, declare
+from fgrad.core.primitive import OUT, VJP, MatrixLoop, by_argument, declare
 from fgrad.core.stored import is_flag, of_matrices, one_of
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import backend
-from fgrad.ops.linear import convert, real
+from fgrad.ops.linear import batch_in_front, convert, real
 from fgrad.ops.matrices import (
     adjoint,
     as_row,
     below,
     columns,
     conjugate,
-    mapped_rest,
     matrix_product,
     of_diagonal,
     on_diagonal,
@@ -60,7 +59,8 @@ declare(
     run=_run_cholesky,
     vjp=by_argument(_cholesky, exact=True),
     shape=lambda a: a,
-    batch=mapped_rest("cholesky"),
+    batch=batch_in_front("cholesky"),
+    matrices=MatrixLoop("cholesky_lo", checked=1),
     stored=of_matrices("0", "0"),
 )
 
@@ -126,7 +126,7 @@ declare(
     run=lambda a, *, mode: tuple(np.linalg.qr(a, mode)),
     vjp=lambda _: VJP(_qr, keep=(OUT, 1), exact=True),
     shape=_shape_qr,
-    batch=mapped_rest("qr"),
+    batch=batch_in_front("qr"),
     many=True,
     checks=True,
     stored=of_matrices("0", params={"mode": one_of("reduced", "complete")}),
@@ -159,7 +159,8 @@ declare(
     run=lambda a, *, uplo: tuple(np.linalg.eigh(a, uplo)),
     vjp=lambda _: VJP(_eigh, keep=(OUT,), params=True, exact=True),
     shape=lambda a, *, uplo: (Aval(a.shape[:-1], real_dtype(a.dtype)), a),
-    batch=mapped_rest("eigh"),
+    batch=batch_in_front("eigh"),
+    matrices=MatrixLoop("eigh", finite=(0,), checked=1),
     many=True,
     checks=True,
     stored=of_matrices("0", "0", {"uplo": one_of("L", "U")}),
@@ -202,7 +203,8 @@ declare(
     run=_run_eig,
     vjp=lambda _: VJP(_eig, keep=(OUT,)),
     shape=_shape_eig,
-    batch=mapped_rest("eig"),
+    batch=batch_in_front("eig"),
+    matrices=MatrixLoop("eig", finite=(0,), checked=1),
     many=True,
     checks=True,
     stored=of_matrices("0", "0"),
@@ -288,7 +290,8 @@ declare(
     run=lambda a, *, full_matrices: tuple(np.linalg.svd(a, full_matrices)),
     vjp=lambda _: VJP(_svd, keep=(OUT,), exact=True),
     shape=_shape_svd,
-    batch=mapped_rest("svd"),
+    batch=batch_in_front("svd"),
+    matrices=MatrixLoop("svd", finite=(0,), checked=2),
     many=True,
     checks=True,
     stored=of_matrices("0", params={"full_matrices": is_flag}),

@@ -19,10 +19,9 @@ import numpy as np
 
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
-from fgrad.core.primitive import ALONG
+from fgrad.core.primitive import ALONG, Written
 from fgrad.core.stored import Stored, is_axis, is_count, one_of
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import WRITTEN, Written
 from fgrad.ops.linear import convert, linear
 
 ADJOINT_NORM = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
@@ -91,6 +90,10 @@ linear(
     ),
     batch=lambda x, *, axis, norm: bind("rfft", x, axis=axis + 1, norm=norm),
     traits={ALONG},
+    written=Written(
+        lambda x, **params: bind("rfft", convert(x, np.dtype(np.float64)), **params),
+        lambda x, **_: x.dtype.kind in "biu",
+    ),
     stored=_STORED,
 )
 linear(
@@ -100,16 +103,12 @@ linear(
     shape=lambda x, *, axis, norm, n: Aval(_replaced(x.shape, axis, n), _dtype("irfft", x.dtype)),
     batch=lambda x, *, axis, norm, n: bind("irfft", x, axis=axis + 1, norm=norm, n=n),
     traits={ALONG},
+    written=Written(
+        lambda x, *, n, **params: bind("irfft", convert(x, _dtype("fft", x.dtype)), n=n, **params),
+        lambda x, **_: x.dtype.kind != "c",
+    ),
     stored=Stored(
         {"axis": is_axis, "norm": _NORM, "n": is_count},
         verify=lambda x, *, axis, norm, n: n > 0 and x.shape[axis] > 0,
     ),
-)
-WRITTEN["irfft"] = Written(
-    lambda x, *, n, **params: bind("irfft", convert(x, _dtype("fft", x.dtype)), n=n, **params),
-    lambda x, **_: x.dtype.kind != "c",
-)
-WRITTEN["rfft"] = Written(
-    lambda x, **params: bind("rfft", convert(x, np.dtype(np.float64)), **params),
-    lambda x, **_: x.dtype.kind in "biu",
 )

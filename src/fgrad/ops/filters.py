@@ -13,10 +13,10 @@ import numpy as np
 from fgrad.backend.devices import elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, declare
+from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Written, declare
 from fgrad.core.stored import LAPACK, Stored, one_of, up_to
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import WRITTEN, Written, backend
+from fgrad.ops.compiled import backend
 from fgrad.ops.contraction import contract
 from fgrad.ops.foreign import scipy
 from fgrad.ops.linear import broadcast_to, convert, linear, reverse, sum_axes
@@ -180,7 +180,6 @@ def _written_spline(x: Any, *, degree: int, mode: str) -> Any:
     return convert(c, x.dtype)
 
 
-WRITTEN["spline_filter"] = Written(_written_spline)
 _spline = elsewhere(_run_spline, _there_spline)
 linear(
     "spline_filter",  # along the last axis
@@ -188,6 +187,7 @@ linear(
     adjoint=_spline_adjoint,
     shape=lambda x, **_: x,
     batch=lambda x, **params: bind("spline_filter", x, **params),
+    written=Written(_written_spline),
     stored=Stored(
         {"degree": up_to(5), "mode": one_of("mirror", "reflect", "grid-wrap")},
         dtypes=LAPACK,

@@ -832,6 +832,7 @@ _GATHER = declare(
     write=lambda x, new, *arrays, template, **_: bind("put", x, new, *arrays, template=template),
     traits={PLACES},
     parts=1,
+    indices=1,
     stored=Stored(
         {"template": is_template, "unique": is_flag},
         verify=lambda x, *arrays, template, **_: _fitting(x.shape, arrays, template) is not None,
@@ -846,6 +847,7 @@ declare(
     batch=_batch_scatter_add,
     traits={ADDS_AT, C_ORDER},
     parts=1,
+    indices=1,
     stored=Stored(
         {"shape": is_shape, "template": is_template, "unique": is_flag},
         verify=lambda x, *arrays, template, shape, **_: x.shape == _fitting(shape, arrays, template),
@@ -889,6 +891,7 @@ declare(
     vjp=_put_vjp,
     shape=_shape_put,
     batch=_batch_put,
+    indices=2,
     traits={PLACES, KEEPS_C_ORDER_OF_FIRST},
     parts=2,
     stored=Stored(
@@ -902,6 +905,7 @@ declare(
     vjp=flat,
     shape=lambda *arrays, template, shape: Aval(gathered(shape, arrays, template), np.dtype(bool)),
     batch=_batch_winners,
+    indices=0,
     stored=Stored(
         {"template": is_template, "shape": is_shape},
         verify=lambda *arrays, template, shape: _fitting(shape, arrays, template) is not None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,8 +73,6 @@ def linear(
     shape: Rule,
     batch: Rule | None,
     raw: Rule | None = None,
-    write: Rule | None = None,
-    depends: bool = False,
     step: Callable[..., VJP] = VJP,
     **columns: Any,
 ) -> Primitive:
@@ -87,8 +85,6 @@ def linear(
         shape: (aval, **params) -> aval.
         batch: (value with a batch axis first, **params) -> the same map of every example; None loops.
         raw: (cotangent, aval of the argument, params) -> (cotangent of the argument,), for arrays alone.
-        write: what `Primitive` says of it, as of the next.
-        depends: whether it depends on how arrays lie in memory that the result is a view.
         step: what makes the reverse step.
         **columns: others of `Primitive`.
     """
@@ -107,8 +103,6 @@ def linear(
         vjp=lambda _: vjp,
         shape=shape,
         batch=batch and (lambda mapped, x, **params: batch(x, **params)),
-        write=write,
-        depends=depends,
         **columns,
     )
     primitive.linear = vjp
@@ -591,10 +585,15 @@ def _concatenate_vjp(pattern: tuple[bool, ...]) -> VJP:
     return VJP(call, avals=tuple(range(1, len(pattern) + 1)), params=True)
 
 
-def _batch_concatenate(mapped: tuple[bool, ...], *xs: Any, axis: int) -> Any:
-    n = next(x.shape[0] for x, m in zip(xs, mapped, strict=True) if m)
-    full = (x if m else broadcast_to(x, (n, *x.shape)) for x, m in zip(xs, mapped, strict=True))
-    return bind("concatenate", *full, axis=axis + 1)
+def in_full(mapped: tuple[bool, ...], values: Sequence[Any]) -> list[Any]:
+    """Return values with the axis of examples in front, also those that are the same for all."""
+    size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
+    return [v if m else broadcast_to(v, (size, *v.shape)) for v, m in zip(values, mapped, strict=True)]
+
+
+def batch_in_front(name: str) -> Rule:
+    """Return the batch rule of a primitive that takes any axes in front of those that it is about."""
+    return lambda mapped, *values, **params: bind(name, *in_full(mapped, values), **params)
 
 
 def _join(*xs: Any, axis: int) -> bool:
@@ -615,7 +614,7 @@ declare(
     run=lambda *xs, axis: np.concatenate(xs, axis),
     vjp=_concatenate_vjp,
     shape=_shape_concatenate,
-    batch=_batch_concatenate,
+    batch=lambda mapped, *xs, axis: bind("concatenate", *in_full(mapped, xs), axis=axis + 1),
     traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES, PLACES},
     parts=EACH,
     stored=Stored({"axis": is_axis}, verify=_join),
@@ -628,10 +627,7 @@ def _stack_vjp(pattern: tuple[bool, ...]) -> VJP:
 
 
 def _batch_stack(mapped: tuple[bool, ...], *xs: Any) -> Any:
-    n = next(x.shape[0] for x, m in zip(xs, mapped, strict=True) if m)
-    out = bind(
-        "stack", *(x if m else broadcast_to(x, (n, *x.shape)) for x, m in zip(xs, mapped, strict=True))
-    )
+    out = bind("stack", *in_full(mapped, xs))
     return transpose(out, (1, 0, *range(2, len(out.shape))))
 
 

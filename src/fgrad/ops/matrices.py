@@ -8,7 +8,6 @@ import numpy as np
 
 from fgrad.backend.devices import as_array
 from fgrad.core.placement import near
-from fgrad.core.primitive import Rule
 from fgrad.core.tensor import Tensor, bind
 from fgrad.ops.contraction import contract
 from fgrad.ops.linear import reshape, sum_axes, transpose
@@ -73,11 +72,6 @@ def of_diagonal(x: Any) -> Any:
 def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype of absolute values."""
     return np.empty(0, dtype).real.dtype
-
-
-def mapped_rest(name: str) -> Rule:
-    """Return the batch rule of a primitive of one stack of matrices: one more axis in front."""
-    return lambda _, x, **params: bind(name, x, **params)
 
 
 def below(like: Any, n: int, dtype: Any) -> Any:

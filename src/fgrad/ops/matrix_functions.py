@@ -14,6 +14,7 @@ those of implicit functions, of r r = a and exp(y) = a.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -23,13 +24,13 @@ from numpy.linalg import LinAlgError
 from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import MULTILINEAR, OUT, STACKS, VJP, Pattern, by_argument, declare
+from fgrad.core.primitive import MULTILINEAR, OUT, STACKS, VJP, Pattern, Rule, Written, by_argument, declare
 from fgrad.core.stored import is_flag, of_matrices, one_of, same_shapes, typed
 from fgrad.core.tensor import bind, unary
 from fgrad.ops import iterations
-from fgrad.ops.compiled import WRITTEN, Written, late
+from fgrad.ops.compiled import late
 from fgrad.ops.foreign import each, scipy
-from fgrad.ops.linear import broadcast_to, reshape
+from fgrad.ops.linear import batch_in_front, reshape
 from fgrad.ops.matrices import adjoint, as_row, conjugate, matrix_product, swapped
 from fgrad.ops.requirements import trusted
 
@@ -149,14 +150,6 @@ def _written_regularized(x: Any, a: Any, *, function: str) -> Any:
 
 
 _LOOPS = "fgrad.lax.running"
-WRITTEN["regular"], WRITTEN["regularized"] = Written(_written_regular), Written(_written_regularized)
-WRITTEN["matrix_function"] = Written(
-    late(_LOOPS, "matrix_exponential"), lambda a, *, function, **_: function == "expm"
-)
-WRITTEN["frechet"] = Written(late(_LOOPS, "frechet"))
-WRITTEN["log_frechet"] = Written(late(_LOOPS, "log_frechet"))
-
-
 declare(
     "matrix_function",
     run=elsewhere(_run, _there),
@@ -164,7 +157,9 @@ declare(
     shape=lambda a, *, to_complex, **_: (
         Aval(a.shape, np.result_type(a.dtype, np.complex64)) if to_complex else a
     ),
-    batch=lambda _, a, **params: bind("matrix_function", a, **params),
+    batch=batch_in_front("matrix_function"),
+    written=Written(late(_LOOPS, "matrix_exponential"), lambda a, *, function, **_: function == "expm"),
+    interpreted="SciPy's iterations for logarithms, roots and powers of matrices are the exact ones",
     stored=of_matrices(
         "0",
         "0",
@@ -188,6 +183,19 @@ def blocks(a: Any, e: Any) -> Any:
     return bind("concatenate", above, below, axis=columns - 1)
 
 
+def _in_double(f: Rule) -> Rule:
+    """Return a function of two stacks of matrices that computes in double precision."""
+
+    def run(a: Any, e: Any) -> Any:
+        dtype = np.result_type(a.dtype, e.dtype)
+        if not a.size:
+            return near(a).zeros(a.shape, dtype)
+        wide = np.result_type(dtype, np.float64)
+        return f(a.astype(wide, copy=False), e.astype(wide, copy=False)).astype(dtype, copy=False)
+
+    return run
+
+
 def _run_frechet(a: Any, e: Any) -> Any:
     """Return the derivative of the exponential at `a` along `e`, by scaling and squaring, differentiated.
 
@@ -195,46 +203,37 @@ def _run_frechet(a: Any, e: Any) -> Any:
         Al-Mohy & Higham (2009), Computing the Fréchet derivative of the matrix exponential, with an
         application to condition number estimation, SIAM J. Matrix Anal. Appl. 30.
     """
-    dtype = np.result_type(a.dtype, e.dtype)
-    if not a.size:
-        return np.zeros(a.shape, dtype)
-    wide = np.result_type(dtype, np.float64)
-    a, e = a.astype(wide, copy=False), e.astype(wide, copy=False)
     along = scipy("linalg").expm_frechet
-    found = each(lambda a, e: along(a, e, compute_expm=False, check_finite=False), a, e)
-    return found.astype(dtype, copy=False)
+    return each(lambda a, e: along(a, e, compute_expm=False, check_finite=False), a, e)
 
 
-def _there_frechet(a: Any, e: Any) -> Any:
-    dtype = np.result_type(a.dtype, e.dtype)
-    if not a.size:
-        return near(a).zeros(a.shape, dtype)
-    wide = np.result_type(dtype, np.float64)
-    a, e = a.astype(wide, copy=False), e.astype(wide, copy=False)
-    # linear in e, which is brought to the size of `a`, so that it does not rule the scaling
+def frechet_by(expm: Rule, a: Any, e: Any) -> Any:
+    """Return the same by an exponential of blocks.
+
+    It is linear in `e`, which is brought to the size of `a`, so that it does not rule the scaling.
+    """
     size, scale = (np.max(np.absolute(x), axis=(-2, -1), keepdims=True) for x in (a, e))
     scale = np.where(scale > 0, np.where(size > 0, size, 1) / np.where(scale > 0, scale, 1), 1)
     n = a.shape[-1]
-    return (iterations.expm(blocks(a, e * scale))[..., :n, n:] / scale).astype(dtype, copy=False)
+    return expm(blocks(a, e * scale))[..., :n, n:] / scale
 
 
 def _run_log_frechet(y: Any, e: Any) -> Any:
     """Return the derivative along `e` of the logarithm, where it is `y`."""
-    dtype = np.result_type(y.dtype, e.dtype)
-    if not y.size:
-        return np.zeros(y.shape, dtype)
-    wide = np.result_type(dtype, np.float64)
-    y, e = y.astype(wide, copy=False), e.astype(wide, copy=False)
-    return each(lambda y, e: _log_along(y, e, scipy("linalg").expm, _solved), y, e).astype(dtype, copy=False)
+    return each(lambda y, e: _log_along(y, e, scipy("linalg").expm, _solved), y, e)
 
 
 def _there_log_frechet(y: Any, e: Any) -> Any:
-    dtype = np.result_type(y.dtype, e.dtype)
-    if not y.size:
-        return near(y).zeros(y.shape, dtype)
-    wide = np.result_type(dtype, np.float64)
-    y, e = y.astype(wide, copy=False), e.astype(wide, copy=False)
-    return _log_along(y, e, iterations.expm, iterations.sylvester).astype(dtype, copy=False)
+    return _log_along(y, e, iterations.expm, iterations.sylvester)
+
+
+def log_near_one(rest: Any, e: Any, one: Any) -> Any:
+    """Return the derivative of the logarithm at `one + rest` along `e`, by Gauss's quadrature."""
+    total: Any = 0
+    for t, w in zip(*np.polynomial.legendre.leggauss(9), strict=True):
+        b = np.linalg.inv(one + float(t + 1) / 2 * rest)
+        total = total + float(w) / 2 * (b @ e @ b)
+    return total
 
 
 def _log_along(y: Any, e: Any, expm: Any, sylvester: Any) -> Any:
@@ -253,11 +252,7 @@ def _log_along(y: Any, e: Any, expm: Any, sylvester: Any) -> Any:
         root = expm(y / 2.0 ** (k + 1))
         e = sylvester(root, root, e)
     one = near(y).eye(y.shape[-1], dtype=y.dtype)
-    rest = (expm(y / 2.0**halvings) if size else one) - one
-    total = e * 0
-    for t, w in zip(*np.polynomial.legendre.leggauss(9), strict=True):
-        b = np.linalg.inv(one + float(t + 1) / 2 * rest)
-        total = total + float(w) / 2 * (b @ e @ b)
+    total = log_near_one((expm(y / 2.0**halvings) if size else one) - one, e, one)
     return 2.0**halvings * total
 
 
@@ -312,42 +307,37 @@ def _ratio(x: Any, y: Any) -> Any:
     return sizes[0] / sizes[1]
 
 
-def _batch_stacks(name: str) -> Any:
-    """Return the batch rule of a primitive of stacks of matrices with the same axes in front."""
-
-    def batch(mapped: Pattern, *values: Any, **params: Any) -> Any:
-        size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
-        full = (v if m else broadcast_to(v, (size, *v.shape)) for v, m in zip(values, mapped, strict=True))
-        return bind(name, *full, **params)
-
-    return batch
-
-
-for _name, _run_it in (("regular", _run_regular), ("regularized", _run_regularized)):
+for _name, _run_it, _rule in (
+    ("regular", _run_regular, _written_regular),
+    ("regularized", _run_regularized, _written_regularized),
+):
     declare(
         _name,
         run=_run_it,
         vjp=by_argument(lambda ct, **_: ct, None),
         shape=lambda x, _, **__: x,
-        batch=_batch_stacks(_name),
+        batch=batch_in_front(_name),
+        written=Written(_rule),
         stored=of_matrices("01", "01", {"function": one_of("logm", "sqrtm", "power")}, verify=same_shapes),
     )
 declare(
     "frechet",
-    run=elsewhere(_run_frechet, _there_frechet),
+    run=elsewhere(_in_double(_run_frechet), _in_double(functools.partial(frechet_by, iterations.expm))),
     vjp=_frechet_vjp,
     shape=lambda a, e: Aval(a.shape, np.result_type(a.dtype, e.dtype)),
-    batch=_batch_stacks("frechet"),
+    batch=batch_in_front("frechet"),
     traits={STACKS},
+    written=Written(late(_LOOPS, "frechet")),
     stored=of_matrices("01", "01", verify=same_shapes, since=2),
 )
 declare(
     "log_frechet",
-    run=elsewhere(_run_log_frechet, _there_log_frechet),
+    run=elsewhere(_in_double(_run_log_frechet), _in_double(_there_log_frechet)),
     vjp=_log_frechet_vjp,
     shape=lambda y, e: Aval(y.shape, np.result_type(y.dtype, e.dtype)),
-    batch=_batch_stacks("log_frechet"),
+    batch=batch_in_front("log_frechet"),
     traits={STACKS},
+    written=Written(late(_LOOPS, "log_frechet")),
     stored=of_matrices("01", "01", verify=same_shapes),
 )
 
@@ -403,7 +393,7 @@ declare(
     run=elsewhere(_run_sylvester, _there_sylvester),
     vjp=_sylvester_vjp,
     shape=lambda a, b, q: Aval(q.shape, np.result_type(a.dtype, b.dtype, q.dtype)),
-    batch=_batch_stacks("sylvester"),
+    batch=batch_in_front("sylvester"),
     traits={STACKS},
     stored=of_matrices(
         "012",
@@ -449,13 +439,13 @@ def _written_polar(a: Any) -> tuple[Any, Any]:
     return matrix_product(w, vh), matrix_product(adjoint(vh) * as_row(s), vh)
 
 
-WRITTEN["polar"] = Written(_written_polar)
 declare(
     "polar",  # of matrices with at least as many rows as columns
     run=_run_polar,
     vjp=lambda _: VJP(_polar, keep=(OUT,), exact=True),
     shape=lambda a: (a, Aval((*a.shape[:-2], a.shape[-1], a.shape[-1]), a.dtype)),
-    batch=lambda _, a: bind("polar", a),
+    batch=batch_in_front("polar"),
     many=True,
+    written=Written(_written_polar),
     stored=of_matrices("0", verify=lambda a: a.shape[-2] >= a.shape[-1]),
 )

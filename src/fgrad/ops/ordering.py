@@ -14,12 +14,12 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import LARGE, REDUCES, by_argument, declare, flat
+from fgrad.core.primitive import LARGE, REDUCES, Written, by_argument, declare, flat
 from fgrad.core.stored import LARGEST, Check, Stored, is_axis, is_flag, is_int, one_of
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import FLOATS, WRITTEN, Written, backend
+from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.indexing import HOLE
-from fgrad.ops.linear import broadcast_to, reshape, with_rank
+from fgrad.ops.linear import broadcast_to, in_full, reshape, with_rank
 
 _PLACES = np.dtype(np.intp)
 _FEW = 64  # order statistics for which a partition costs less than sorting
@@ -173,10 +173,6 @@ def _written_rank(x: Any, ranks: Any, *, propagate: bool) -> Any:
     return np.take_along_axis(order, ranks, -1)
 
 
-WRITTEN["rank"] = Written(_written_rank, lambda x, *_, **__: x.dtype.kind in "biuf")
-WRITTEN["representative"] = Written(lambda x, first, _: bind("gather", x, first, template=(HOLE,)))
-
-
 def _batch_rank(mapped: tuple[bool, ...], x: Any, ranks: Any, *, propagate: bool) -> Any:
     if not mapped[0]:
         x = broadcast_to(x, (ranks.shape[0], *x.shape))
@@ -204,6 +200,7 @@ declare(
     vjp=flat,
     shape=lambda x, ranks, *, propagate: Aval((*x.shape[:-1], ranks.shape[-1]), _PLACES),
     batch=_batch_rank,
+    written=Written(_written_rank, lambda x, *_, **__: x.dtype.kind in "biuf"),
     stored=Stored({"propagate": is_flag}, verify=_ranks),
 )
 
@@ -253,11 +250,8 @@ def _share(ct: Any, z: Any) -> Any:
 
 def _batch_representative(mapped: tuple[bool, ...], x: Any, first: Any, group: Any) -> Any:
     """Treat all examples as one array whose groups lie apart."""
-    n = next(a.shape[0] for a, m in zip((x, first, group), mapped, strict=True) if m)
-    x, first, group = (
-        a if m else broadcast_to(a, (n, *a.shape)) for a, m in zip((x, first, group), mapped, strict=True)
-    )
-    size, groups = x.shape[1], first.shape[1]
+    x, first, group = in_full(mapped, (x, first, group))
+    (n, size), groups = x.shape[:2], first.shape[1]
     rows = near(x).arange(n)[:, None]
     found = bind(
         "representative",
@@ -274,5 +268,7 @@ declare(
     vjp=by_argument(_share, None, None, exact=True),
     shape=lambda x, first, group: Aval((*first.shape, *x.shape[1:]), x.dtype),
     batch=_batch_representative,
+    written=Written(lambda x, first, _: bind("gather", x, first, template=(HOLE,))),
+    indices=1,
     stored=Stored(verify=_represents),
 )

@@ -12,17 +12,17 @@ import numpy as np
 
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
-from fgrad.core.primitive import LARGE, by_argument, declare
+from fgrad.core.primitive import LARGE, Written, by_argument, declare
 from fgrad.core.stored import Stored, are_steps, is_shape
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import FLOATS, WRITTEN, Written, backend
-from fgrad.ops.linear import linear
-from fgrad.ops.windows import Pads, Steps, are_pads, padded, padded_size, places
+from fgrad.ops.compiled import FLOATS, backend
+from fgrad.ops.linear import batch_in_front, linear
+from fgrad.ops.windows import Geometry, Pads, Steps, are_pads, padded, padded_size
 
 
 def _count(space: Shape, window: Steps, stride: Steps, padding: Pads) -> Shape:
     ones = (1,) * len(window)
-    return places(space, window, stride, padding, ones, ones)
+    return Geometry(stride, padding, ones, ones).places(space, window)
 
 
 def _pooled(x: Any, window: Steps, stride: Steps, padding: Pads) -> Shape:
@@ -64,7 +64,7 @@ def _run_max(x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
     if not math.prod(shape):
         return near(x).empty(shape, x.dtype)
     if _suits(x, window):
-        return backend("windows").max_pool(x, window, stride, padding, shape)
+        return backend("windows").pooled("max", x, window, stride, padding, shape)
     x = padded(x, padding, (1,) * len(window), -np.inf)
     first, *others = (x[index] for index in _slices(window, stride, shape[-len(window) :]))
     out = first.copy()
@@ -114,11 +114,6 @@ def _written_spread(ct: Any, *, window: Steps, stride: Steps, padding: Pads, spa
     )
 
 
-WRITTEN["max_pool"] = Written(_written_max, _is_other)
-WRITTEN["window_sum"] = Written(_written_sum, _is_other)
-WRITTEN["window_spread"] = Written(_written_spread, _is_other)
-
-
 def _max_adjoint(ct: Any, out: Any, x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
     """Share the cotangent of every window equally among the elements that attain its maximum."""
     if not out.size:
@@ -166,8 +161,9 @@ declare(
     run=_run_max,
     vjp=by_argument(_max_adjoint, exact=True),
     shape=lambda x, *, window, stride, padding: Aval(_pooled(x, window, stride, padding), x.dtype),
-    batch=lambda _, x, **params: bind("max_pool", x, **params),
+    batch=batch_in_front("max_pool"),
     real=True,
+    written=Written(_written_max, _is_other),
     stored=Stored(_STORED, verify=_slides, work=lambda x, *, padding, **_: padded_size(x, padding)),
 )
 
@@ -175,7 +171,7 @@ declare(
 def _run_sum(x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
     shape = _pooled(x, window, stride, padding)
     if math.prod(shape) and _suits(x, window):
-        return backend("windows").sum_pool(x, window, stride, padding, shape)
+        return backend("windows").pooled("sum", x, window, stride, padding, shape)
     out = near(x).zeros(shape, x.dtype)
     if out.size:
         x = padded(x, padding, (1,) * len(window))
@@ -188,7 +184,7 @@ def _run_spread(ct: Any, *, window: Steps, stride: Steps, padding: Pads, space: 
     rank = len(window)
     shape = (*ct.shape[:-rank], *space)
     if ct.size and math.prod(shape) >= LARGE and _suits_spread(ct, window):
-        return backend("windows").spread(ct, window, stride, padding, shape)
+        return backend("windows").pooled("spread", ct, window, stride, padding, shape)
     full, there, here = _framed(space, padding)
     out = near(ct).zeros((*ct.shape[:-rank], *full), ct.dtype)
     if ct.size:
@@ -216,6 +212,7 @@ linear(
     adjoint=_sum_adjoint,
     shape=lambda x, *, window, stride, padding: Aval(_pooled(x, window, stride, padding), x.dtype),
     batch=lambda x, **params: bind("window_sum", x, **params),
+    written=Written(_written_sum, _is_other),
     stored=Stored(_STORED, verify=_slides, work=lambda x, *, padding, **_: padded_size(x, padding)),
 )
 linear(
@@ -226,6 +223,7 @@ linear(
     ),
     shape=lambda x, *, window, stride, padding, space: Aval((*x.shape[: -len(window)], *space), x.dtype),
     batch=lambda x, **params: bind("window_spread", x, **params),
+    written=Written(_written_spread, _is_other),
     stored=Stored(
         {**_STORED, "space": is_shape},
         verify=_slides,

@@ -25,15 +25,7 @@ from fgrad.backend.array import DeviceArray, mixed
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, Shape, broadcasts
 from fgrad.core.placement import near
-from fgrad.core.primitive import (
-    NOT_FOLDED,
-    VJP,
-    Pattern,
-    Rule,
-    by_argument,
-    declare,
-    flat,
-)
+from fgrad.core.primitive import NOT_FOLDED, VJP, Pattern, Rule, Written, by_argument, declare, flat
 from fgrad.core.stored import (
     LARGEST,
     PLAIN,
@@ -49,9 +41,9 @@ from fgrad.core.stored import (
 )
 from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.ops import sampling
-from fgrad.ops.compiled import WRITTEN, Written, looks
+from fgrad.ops.compiled import looks
 from fgrad.ops.elementwise import batch_elementwise
-from fgrad.ops.linear import broadcast_to, convert
+from fgrad.ops.linear import batch_in_front, convert
 
 Array = Any
 
@@ -111,9 +103,6 @@ def _written_threefry(key: Array, count: Array) -> Array:
     return np.stack([x0, x1], axis=-1)
 
 
-WRITTEN["threefry"] = Written(_written_threefry)
-
-
 def generator(key: Array) -> np.random.Generator:
     """Return NumPy's Generator of the stream that `key` names."""
     return np.random.Generator(np.random.Philox(key=(int(key[0]) << 32) | int(key[1])))
@@ -142,12 +131,6 @@ def _run_draw(
     return out
 
 
-def _batch_draw(mapped: tuple[bool, ...], *operands: Any, **params: Any) -> Any:
-    n = next(x.shape[0] for x, m in zip(operands, mapped, strict=True) if m)
-    full = (x if m else broadcast_to(x, (n, *x.shape)) for x, m in zip(operands, mapped, strict=True))
-    return bind("draw", *full, **params)
-
-
 def _refuse(_: Pattern) -> NoReturn:
     """Say why a discrete sample has no derivative, as soon as someone asks for it."""
     raise TypeError(
@@ -165,6 +148,7 @@ declare(
     vjp=flat,
     shape=lambda key, count: Aval(np.broadcast_shapes(key.shape, count.shape), np.dtype(np.uint32)),
     batch=functools.partial(batch_elementwise, "threefry"),
+    written=Written(_written_threefry),
     stored=Stored(
         verify=lambda key, count: (
             key.shape[-1:] == count.shape[-1:] == (2,) and key.dtype == count.dtype == np.uint32
@@ -210,8 +194,9 @@ declare(
     run=_run_draw,
     vjp=flat,
     shape=lambda key, *_, shape, dtype, **params: Aval((*key.shape[:-1], *shape), dtype),
-    batch=_batch_draw,
+    batch=batch_in_front("draw"),
     traits={NOT_FOLDED},
+    interpreted="the streams of NumPy's generators are drawn from in Python",
     stored=Stored(
         {
             "method": one_of(*_DRAWN),
@@ -229,7 +214,7 @@ declare(
     run=lambda x: x,
     vjp=_refuse,
     shape=lambda x: x,
-    batch=lambda _, x: bind("discrete", x),
+    batch=batch_in_front("discrete"),
     stored=PLAIN,
 )
 
@@ -286,10 +271,10 @@ def _elementwise(name: str, run: Rule, vjp: Any, stored: Stored, *, floats: int)
         lengths = np.broadcast_shapes(*(x.shape for x in xs))
         return Aval(lengths, np.result_type(*(x.dtype for x in xs[floats:])))
 
-    WRITTEN[name] = Written(_in_double(run))
     declare(
         name,
         run=_in_double(run),
+        written=Written(_in_double(run)),
         vjp=vjp,
         shape=shape,
         batch=functools.partial(batch_elementwise, name),

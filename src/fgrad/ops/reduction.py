@@ -19,17 +19,19 @@ from fgrad.core.primitive import (
     WEIGHTS,
     Reduction,
     Rule,
+    Written,
     by_argument,
     declare,
 )
 from fgrad.core.stored import Stored, are_axes, is_axis
 from fgrad.core.tensor import bind, refuse_complex
-from fgrad.ops.compiled import WRITTEN, Written, late, launched, launches_rows
+from fgrad.ops.compiled import late, launched, launches_rows
 from fgrad.ops.linear import (
     Axes,
     apart_along_others,
     broadcast_to,
     expand,
+    in_full,
     reshape,
     reverse,
     scanned,
@@ -190,14 +192,6 @@ def _cumprod(ct: Any, x: Any, *, axis: int) -> Any:
     )  # one may overflow beside a zero
 
 
-def _recur_first(ct: Any, out: Any, x: Any, *, axis: int) -> Any:
-    return _suffix(ct, x, axis) * _before(out, axis)
-
-
-def _recur_second(ct: Any, x: Any, *, axis: int) -> Any:
-    return _suffix(ct, x, axis)
-
-
 for _name, _how in (
     ("max", Reduction("maximum", -math.inf, "larger({}, {})", "max({}, {})")),
     ("min", Reduction("minimum", math.inf, "smaller({}, {})", "min({}, {})")),
@@ -211,6 +205,7 @@ _reduction(
     Reduction("multiply", 1.0, "multiply_any({}, {})", "{} * {}"),
     lambda x, axes: Aval(reduced(x, axes).shape, np.multiply.reduce(np.empty(0, x.dtype)).dtype),
 )
+_RUNNING = "fgrad.lax.running"
 declare(
     "cumprod",
     run=_run_cumprod,
@@ -218,6 +213,7 @@ declare(
     shape=lambda x, *, axis: Aval(x.shape, np.cumprod(np.empty(0, x.dtype)).dtype),
     batch=lambda _, x, *, axis: bind("cumprod", x, axis=axis + 1),
     traits={KEEPS_C_ORDER},
+    written=Written(late(_RUNNING, "cumprod"), lambda x, *, axis: x.dtype.kind == "c"),
     stored=Stored({"axis": is_axis}),
     apart=apart_along_others,
 )
@@ -227,27 +223,19 @@ def _is_other(x: Aval, *, ufunc: str, axis: int) -> bool:
     return x.dtype.kind not in "iuf" or ufunc not in {"add", "multiply", "maximum", "minimum"}
 
 
-_RUNNING = "fgrad.lax.running"
-WRITTEN["accumulate"] = Written(late(_RUNNING, "accumulate"), _is_other)
-WRITTEN["cumprod"] = Written(late(_RUNNING, "cumprod"), lambda x, *, axis: x.dtype.kind == "c")
-WRITTEN["recur"] = Written(
-    late(_RUNNING, "recur"), lambda a, b, *, axis: a.dtype != b.dtype or a.dtype.char not in "fd"
-)
-
-
-def _batch_recur(mapped: tuple[bool, ...], a: Any, b: Any, *, axis: int) -> Any:
-    n = (a if mapped[0] else b).shape[0]
-    full = (x if m else broadcast_to(x, (n, *x.shape)) for x, m in zip((a, b), mapped, strict=True))
-    return bind("recur", *full, axis=axis + 1)
-
-
 declare(
     "recur",
     run=_run_recur,
-    vjp=by_argument(_recur_first, _recur_second),
+    vjp=by_argument(
+        lambda ct, out, x, *, axis: _suffix(ct, x, axis) * _before(out, axis),
+        lambda ct, x, *, axis: _suffix(ct, x, axis),
+    ),
     shape=lambda a, b, *, axis: Aval(a.shape, np.result_type(a.dtype, b.dtype)),
-    batch=_batch_recur,
+    batch=lambda mapped, *xs, axis: bind("recur", *in_full(mapped, xs), axis=axis + 1),
     traits={ALONG},
+    written=Written(
+        late(_RUNNING, "recur"), lambda a, b, *, axis: a.dtype != b.dtype or a.dtype.char not in "fd"
+    ),
     stored=Stored({"axis": is_axis}, verify=lambda a, b, *, axis: a == b),
 )
 
@@ -295,5 +283,6 @@ declare(
     shape=lambda x, *, ufunc, axis: Aval(x.shape, _accumulated(x, ufunc)),
     batch=lambda _, x, *, ufunc, axis: bind("accumulate", x, ufunc=ufunc, axis=axis + 1),
     traits={ALONG},
+    written=Written(late(_RUNNING, "accumulate"), _is_other),
     stored=Stored({"ufunc": _is_ufunc, "axis": is_axis}),
 )

@@ -10,6 +10,7 @@ from fgrad.core.aval import aval_of
 from fgrad.core.primitive import NOT_FOLDED, declare, flat
 from fgrad.core.stored import Stored, is_text, one_of
 from fgrad.core.tensor import bind
+from fgrad.ops.linear import batch_in_front
 
 _ERRORS = {error.__name__: error for error in (ValueError, ZeroDivisionError)}
 
@@ -31,7 +32,7 @@ declare(
     vjp=flat,
     effect=lambda _: True,
     shape=lambda good, **_: aval_of(good),
-    batch=lambda _, good, **params: bind("require", good, **params),
+    batch=batch_in_front("require"),
     stored=Stored({"error": one_of(*_ERRORS), "message": is_text}, dtypes="?"),
 )
 

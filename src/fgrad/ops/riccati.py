@@ -25,7 +25,7 @@ from fgrad.core.stored import is_flag, of_matrices
 from fgrad.core.tensor import bind
 from fgrad.ops import iterations
 from fgrad.ops.foreign import each, scipy
-from fgrad.ops.linear import broadcast_to, reshape
+from fgrad.ops.linear import batch_in_front, reshape
 from fgrad.ops.matrices import adjoint, conjugate, matrix_product, swapped
 from fgrad.ops.systems import inverse, solve
 
@@ -91,12 +91,6 @@ def _vjp(pattern: Pattern) -> VJP:
     return VJP(back, keep=(OUT, 1, 2, 4), params=True)
 
 
-def _batch(mapped: Pattern, *values: Any, **params: Any) -> Any:
-    size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
-    full = (v if m else broadcast_to(v, (size, *v.shape)) for v, m in zip(values, mapped, strict=True))
-    return bind("riccati", *full, **params)
-
-
 def _shape(a: Any, *others: Any, discrete: bool) -> Any:
     return type(a)(a.shape, np.result_type(a.dtype, *(o.dtype for o in others)))
 
@@ -113,6 +107,7 @@ declare(
     run=elsewhere(_run, _there),
     vjp=_vjp,
     shape=_shape,
-    batch=_batch,
+    batch=batch_in_front("riccati"),
+    interpreted="SciPy orders the eigenvalues of a pencil",
     stored=of_matrices("0123", "023", {"discrete": is_flag}, verify=_verify),
 )

@@ -12,10 +12,9 @@ import numpy as np
 from fgrad.backend.devices import elsewhere, on_host
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import by_argument, declare
+from fgrad.core.primitive import Written, by_argument, declare
 from fgrad.core.stored import LAPACK, Stored, is_count
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import WRITTEN, Written
 from fgrad.ops.contraction import contract
 from fgrad.ops.linear import broadcast_to, convert, reshape, reverse
 from fgrad.ops.requirements import trusted
@@ -139,14 +138,13 @@ def _written_roots(p: Any, *, lead: int) -> Any:
     return trusted(convert(found, kind), fine)
 
 
-WRITTEN["simple_roots"] = Written(_written_simple)
-WRITTEN["roots"] = Written(_written_roots)
 declare(
     "roots",
     run=elsewhere(_run, _there),
     vjp=by_argument(_vjp),
     shape=lambda p, *, lead: Aval((p.shape[0] - lead - 1,), _complex(p.dtype)),
     costly=True,
+    written=Written(_written_roots),
     stored=Stored(
         {"lead": is_count},
         dtypes=LAPACK,
@@ -159,6 +157,7 @@ declare(
     run=_run_simple,
     vjp=by_argument(lambda ct: ct, None, None),
     shape=lambda ct, r, p: ct,
+    written=Written(_written_simple),
     stored=Stored(
         dtypes=LAPACK,
         verify=lambda ct, r, p: (

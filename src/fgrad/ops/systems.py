@@ -23,16 +23,25 @@ from fgrad.core.primitive import (
     OUT,
     STACKS,
     VJP,
+    MatrixLoop,
     Pattern,
-    Rule,
+    Written,
     by_argument,
     declare,
 )
 from fgrad.core.stored import is_flag, is_number, of_matrices, one_of, same_shapes
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import FLOATS, WRITTEN, Written, backend
-from fgrad.ops.linear import broadcast_to, convert, imag, reshape, sum_axes, transpose, with_rank
-from fgrad.ops.matrices import adjoint, as_column, conjugate, mapped_rest, matrix_product, real_dtype, swapped
+from fgrad.ops.compiled import FLOATS, backend
+from fgrad.ops.linear import (
+    batch_in_front,
+    convert,
+    imag,
+    reshape,
+    sum_axes,
+    transpose,
+    with_rank,
+)
+from fgrad.ops.matrices import adjoint, as_column, conjugate, matrix_product, real_dtype, swapped
 from fgrad.ops.requirements import trusted
 from fgrad.ops.undetermined import guarded
 
@@ -187,7 +196,6 @@ def _is_checked(a: Aval, b: Aval, *, check: str) -> bool:
     return bool(check) and a.size > 0 and (check != "qr" or a.dtype.kind == "c")
 
 
-WRITTEN["solve"] = Written(_written_solve, _is_checked)
 declare(
     "solve",
     run=_run_solve,
@@ -195,6 +203,7 @@ declare(
     shape=_shape_solve,
     batch=_batch_solve,
     traits={STACKS},
+    written=Written(_written_solve, _is_checked),
     unchecked={"check": ""},
     effect=lambda params: bool(params["check"]),
     stored=of_matrices("01", "0", {"check": one_of("", "qr", "eig", "det")}, verify=_divided),
@@ -248,10 +257,6 @@ def _by_inverse(a: Any, *es: Any) -> Any:
     fine = np.isfinite(det) & (det != 0) & ((sizes[0] * sizes[1]) ** order < np.finfo(a.dtype).eps ** -0.4)
     found = _along_inverse(b, *es) if es else b
     return trusted(reshape(det, (*det.shape, 1, 1)) * found, fine)
-
-
-WRITTEN["cofactor"] = Written(_by_inverse, lambda a: a.dtype.kind == "c" or a.shape[-1] > SMALL)
-WRITTEN["minors"] = WRITTEN["second_minors"] = Written(_by_inverse)
 
 
 def _run_minors(a: Any, ct: Any) -> Any:
@@ -361,15 +366,6 @@ def _shape_minors(a: Aval, *cts: Aval) -> Aval:
     return Aval(a.shape, np.result_type(a.dtype, *(ct.dtype for ct in cts)))
 
 
-def _batch_minors(primitive: str) -> Rule:
-    def batch(mapped: Pattern, *values: Any) -> Any:
-        size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
-        full = (v if m else broadcast_to(v, (size, *v.shape)) for v, m in zip(values, mapped, strict=True))
-        return bind(primitive, *full)
-
-    return batch
-
-
 def _slogdet(ct: Any, out: Any, x: Any) -> tuple[Any]:
     ct_sign, ct_log = ct
     sign, size = out
@@ -391,7 +387,8 @@ declare(
     run=np.linalg.det,
     vjp=by_argument(lambda ct, x: reshape(ct, (*ct.shape, 1, 1)) * bind("cofactor", x), exact=True),
     shape=lambda a: Aval(a.shape[:-2], a.dtype),
-    batch=mapped_rest("det"),
+    batch=batch_in_front("det"),
+    matrices=MatrixLoop("det"),
     stored=of_matrices("0", "0"),
 )
 
@@ -401,7 +398,8 @@ declare(
     run=_run_cofactor,
     vjp=by_argument(lambda ct, x: bind("minors", x, ct), exact=True),
     shape=lambda a: a,
-    batch=mapped_rest("cofactor"),
+    batch=batch_in_front("cofactor"),
+    written=Written(_by_inverse, lambda a: a.dtype.kind == "c" or a.shape[-1] > SMALL),
     stored=of_matrices("0", "0"),
 )
 
@@ -411,7 +409,8 @@ declare(
     run=_run_minors,
     vjp=by_argument(lambda ct, x, y: bind("second_minors", x, y, ct), lambda ct, x: bind("minors", x, ct)),
     shape=_shape_minors,
-    batch=_batch_minors("minors"),
+    batch=batch_in_front("minors"),
+    written=Written(_by_inverse),
     stored=of_matrices("01", "01", verify=same_shapes),
 )
 
@@ -425,7 +424,8 @@ declare(
         lambda ct, x, y: bind("second_minors", x, y, ct),
     ),
     shape=_shape_minors,
-    batch=_batch_minors("second_minors"),
+    batch=batch_in_front("second_minors"),
+    written=Written(_by_inverse),
     stored=of_matrices("012", "012", verify=same_shapes),
 )
 
@@ -435,7 +435,8 @@ declare(
     run=lambda a: tuple(np.linalg.slogdet(a)),
     vjp=lambda _: VJP(_slogdet, keep=(OUT, 1), exact=True),
     shape=lambda a: (Aval(a.shape[:-2], a.dtype), Aval(a.shape[:-2], real_dtype(a.dtype))),
-    batch=mapped_rest("slogdet"),
+    batch=batch_in_front("slogdet"),
+    matrices=MatrixLoop("slogdet"),
     many=True,
     checks=True,
     stored=of_matrices("0", "0"),
@@ -471,9 +472,6 @@ def _written_pinv(a: Any, *, rcond: Any, hermitian: bool) -> Any:
     return matrix_product(v, as_column(weights) * adjoint(u))
 
 
-WRITTEN["pinv"] = Written(_written_pinv)
-
-
 def _shape_pinv(a: Aval, *, rcond: Any, hermitian: bool) -> Aval:
     *lead, m, n = a.shape
     return Aval((*lead, n, m), a.dtype)
@@ -489,6 +487,7 @@ declare(
     run=lambda a, *, rcond, hermitian: np.linalg.pinv(a, rcond, hermitian),
     vjp=by_argument(_pinv, exact=True),
     shape=_shape_pinv,
-    batch=mapped_rest("pinv"),
+    batch=batch_in_front("pinv"),
+    written=Written(_written_pinv),
     stored=of_matrices("0", params={"rcond": _is_tolerance, "hermitian": is_flag}),
 )

@@ -21,7 +21,7 @@ from fgrad.core.stored import INTEGERS, Stored, is_count, is_flag, of_matrices
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import backend
 from fgrad.ops.foreign import each, scipy
-from fgrad.ops.linear import broadcast_to, convert, reshape, transpose
+from fgrad.ops.linear import batch_in_front, convert, in_full, reshape, transpose
 from fgrad.ops.matrices import adjoint, as_column, below, columns, conjugate, matrix_product, rows, swapped
 from fgrad.ops.systems import solve
 
@@ -104,15 +104,9 @@ def _batch_columns(name: str) -> Rule:
             count, n, k = b.shape
             joined = reshape(transpose(b, (1, 0, 2)), (n, count * k))
             return transpose(reshape(bind(name, a, joined, **params), (n, count, k)), (1, 0, 2))
-        return bind(name, *_full(mapped, a, b), **params)
+        return bind(name, *in_full(mapped, (a, b)), **params)
 
     return batch
-
-
-def _full(mapped: Pattern, *values: Any) -> list[Any]:
-    """Return all values with the batch axis in front."""
-    size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
-    return [v if m else broadcast_to(v, (size, *v.shape)) for v, m in zip(values, mapped, strict=True)]
 
 
 declare(
@@ -298,7 +292,7 @@ declare(
     run=elsewhere(_run_lu, _there_lu),
     vjp=lambda _: VJP(_lu, keep=(OUT,), exact=True),
     shape=_shape_lu,
-    batch=lambda _, a: bind("lu_factor", a),
+    batch=batch_in_front("lu_factor"),
     many=True,
     stored=of_matrices("0"),
 )
@@ -320,7 +314,7 @@ declare(
     ),
     vjp=flat,
     shape=lambda piv: Aval(piv.shape, np.dtype(np.int32)),
-    batch=lambda _, piv: bind("pivot_order", piv),
+    batch=batch_in_front("pivot_order"),
     stored=Stored(dtypes=INTEGERS, verify=lambda piv: piv.ndim > 0),
 )
 
@@ -381,7 +375,8 @@ declare(
     run=elsewhere(_run_ldl, lambda *args, **params: backend("linear_systems").ldl(*args, **params)),
     vjp=lambda _: VJP(_ldl, keep=(OUT,), params=True, exact=True),
     shape=_shape_ldl,
-    batch=lambda _, a, **params: bind("ldl", a, **params),
+    batch=batch_in_front("ldl"),
     many=True,
+    interpreted="the pivots of symmetric indefinite matrices are SciPy's to choose",
     stored=of_matrices("0", "0", {"lower": is_flag, "hermitian": is_flag}),
 )

@@ -11,16 +11,10 @@ from numpy.linalg import LinAlgError
 
 from fgrad.core.aval import Aval, aval_of, broadcasts
 from fgrad.core.placement import near
-from fgrad.core.primitive import (
-    NOT_FOLDED,
-    VJP,
-    Pattern,
-    declare,
-)
+from fgrad.core.primitive import NOT_FOLDED, VJP, Pattern, Written, declare
 from fgrad.core.stored import LAPACK, Stored, is_flag, is_text, one_of
 from fgrad.core.tensor import bind, unary
-from fgrad.ops.compiled import WRITTEN, Written
-from fgrad.ops.linear import broadcast_to, reshape, with_rank
+from fgrad.ops.linear import in_full, reshape, with_rank
 from fgrad.ops.matrices import as_column, as_row
 from fgrad.ops.requirements import trusted
 
@@ -159,9 +153,6 @@ def _is_complex(x: Aval, bad: Any, w: Any, *likes: Aval, **_: Any) -> bool:
     return "c" in (x.dtype.kind, *(v.dtype.kind for v in likes)) and all(v.size for v in likes)
 
 
-WRITTEN["guard"] = Written(_written_guard, _is_complex)
-
-
 def _guard_vjp(pattern: Pattern) -> VJP | None:
     if not pattern[0]:
         return None
@@ -179,10 +170,7 @@ def _guard_vjp(pattern: Pattern) -> VJP | None:
 
 
 def _batch_guard(mapped: Pattern, *values: Any, **params: Any) -> Any:
-    size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
-    x, bad, w, *likes = (
-        v if m else broadcast_to(v, (size, *v.shape)) for v, m in zip(values, mapped, strict=True)
-    )
+    x, bad, w, *likes = in_full(mapped, values)
     return bind("guard", x, with_rank(bad, len(x.shape)), w, *likes, **params)
 
 
@@ -207,6 +195,7 @@ declare(
     unchecked={"look": False},
     effect=lambda params: bool(params["look"]),
     traits={NOT_FOLDED},
+    written=Written(_written_guard, _is_complex),
     stored=Stored(
         {
             "kind": one_of(*MESSAGES),

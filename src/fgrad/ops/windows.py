@@ -11,49 +11,65 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
-from fgrad.core.primitive import LARGE, MULTILINEAR, PRODUCT, Rule, by_argument, declare
+from fgrad.core.primitive import LARGE, MULTILINEAR, PRODUCT, Rule, Written, by_argument, declare
 from fgrad.core.stored import Stored, are_integers, are_steps, is_count, is_shape
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import FLOATS, WRITTEN, Written, backend
+from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.contraction import contract
 from fgrad.ops.indexing import HOLE
-from fgrad.ops.linear import broadcast_to, convert, reshape, transpose
+from fgrad.ops.linear import convert, in_full, reshape, transpose
 
 Steps = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]
 
 
-def conv(
-    x: Any, w: Any, *, stride: Steps, padding: Pads, dilation: Steps, input_dilation: Steps, groups: int
-) -> Any:
+class Geometry(NamedTuple):
+    """Where windows lie: the parameters of the three primitives.
+
+    Attributes:
+        stride: the distance of windows.
+        padding: zeros before and behind each axis; a negative number cuts.
+        dilation: the distance of the elements of a window.
+        input_dilation: the distance between elements of the input, with zeros between them.
+        groups: into how many independent parts the channels fall.
+    """
+
+    stride: Steps
+    padding: Pads
+    dilation: Steps
+    input_dilation: Steps
+    groups: int = 1
+
+    def places(self, space: Sequence[int], window: Sequence[int]) -> Shape:
+        """Return how many windows fit along each axis."""
+        return tuple(
+            max(0, (spread(n, u) + low + high - spread(k, d)) // s + 1)
+            for n, k, s, (low, high), d, u in zip(space, window, *self[:4], strict=True)
+        )
+
+
+def unit(rank: int) -> Geometry:
+    """Return the geometry of windows at all places of the input itself."""
+    ones = (1,) * rank
+    return Geometry(ones, ((0, 0),) * rank, ones, ones)
+
+
+def conv(x: Any, w: Any, geometry: Geometry) -> Any:
     """Return the convolution of `x` (N, C, *space) with `w` (O, C / groups, *window): (N, O, *places).
 
     Args:
         x: the input.
         w: the kernel; output channel o reads the channels of its group alone.
-        stride: the distance of windows.
-        padding: zeros before and behind each axis; a negative number cuts.
-        dilation: the distance of the elements of a window.
-        input_dilation: the distance between elements of `x`, with zeros between them.
-        groups: into how many independent parts the channels fall.
+        geometry: where the windows lie.
     """
-    return bind(
-        "conv",
-        x,
-        w,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        input_dilation=input_dilation,
-        groups=groups,
-    )
+    return bind("conv", x, w, **geometry._asdict())
 
 
 def conv_input(ct: Any, w: Any, *, shape: Shape, **params: Any) -> Any:
@@ -64,23 +80,6 @@ def conv_input(ct: Any, w: Any, *, shape: Shape, **params: Any) -> Any:
 def spread(n: int, dilation: int) -> int:
     """Return the extent of `n` elements at distance `dilation`."""
     return (n - 1) * dilation + 1 if n else 0
-
-
-def places(
-    space: Sequence[int],
-    window: Sequence[int],
-    stride: Steps,
-    padding: Pads,
-    dilation: Steps,
-    input_dilation: Steps,
-) -> Shape:
-    """Return how many windows fit along each axis."""
-    return tuple(
-        max(0, (spread(n, u) + low + high - spread(k, d)) // s + 1)
-        for n, k, s, (low, high), d, u in zip(
-            space, window, stride, padding, dilation, input_dilation, strict=True
-        )
-    )
 
 
 def padded(x: Any, padding: Pads, input_dilation: Steps, value: float = 0.0) -> Any:
@@ -123,11 +122,11 @@ def windows(x: Any, window: Sequence[int], stride: Steps, dilation: Steps, count
     return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
 
 
-def _run(
-    x: Any, w: Any, *, stride: Steps, padding: Pads, dilation: Steps, input_dilation: Steps, groups: int
-) -> Any:
+def _run(x: Any, w: Any, **params: Any) -> Any:
+    geometry = Geometry(**params)
+    stride, padding, dilation, input_dilation, groups = geometry
     window = w.shape[2:]
-    count = places(x.shape[2:], window, stride, padding, dilation, input_dilation)
+    count = geometry.places(x.shape[2:], window)
     dtype = np.result_type(x, w)
     shape = (x.shape[0], w.shape[0], *count)
     if not math.prod(shape) or not w.size:
@@ -165,10 +164,8 @@ def suits(x: Any, y: Any, out: Shape, input_dilation: Steps, columns: int = 0) -
     )
 
 
-def _shape(
-    x: Any, w: Any, *, stride: Steps, padding: Pads, dilation: Steps, input_dilation: Steps, groups: int
-) -> Aval:
-    count = places(x.shape[2:], w.shape[2:], stride, padding, dilation, input_dilation)
+def _shape(x: Any, w: Any, **params: Any) -> Aval:
+    count = Geometry(**params).places(x.shape[2:], w.shape[2:])
     return Aval((x.shape[0], w.shape[0], *count), np.result_type(x.dtype, w.dtype))
 
 
@@ -191,37 +188,16 @@ def swapped(x: Any, i: int, j: int) -> Any:
     return transpose(x, tuple(axes))
 
 
-def _run_input(
-    ct: Any,
-    w: Any,
-    *,
-    shape: Shape,
-    stride: Steps,
-    padding: Pads,
-    dilation: Steps,
-    input_dilation: Steps,
-    groups: int,
-) -> Any:
+def _run_input(ct: Any, w: Any, *, shape: Shape, **params: Any) -> Any:
+    stride, padding, dilation, input_dilation, groups = Geometry(**params)
     if math.prod(shape) and _suits(ct, w, shape, input_dilation, _columns(shape, w.shape[2:], ct.shape[2:])):
         return backend("windows").convolve_back(ct, w, shape, stride, padding, dilation, groups)
-    params: Any = {"stride": stride, "padding": padding, "dilation": dilation}
-    params["input_dilation"] = input_dilation
-    return _input_by(_run, ct, w, shape, groups=groups, **params)
+    return _input_by(_run, ct, w, shape=shape, **params)
 
 
-def _input_by(
-    run: Rule,
-    ct: Any,
-    w: Any,
-    shape: Shape,
-    *,
-    stride: Steps,
-    padding: Pads,
-    dilation: Steps,
-    input_dilation: Steps,
-    groups: int,
-) -> Any:
+def _input_by(run: Rule, ct: Any, w: Any, *, shape: Shape, **params: Any) -> Any:
     """Return the cotangent of the input as a convolution, which `run` computes."""
+    stride, padding, dilation, input_dilation, groups = Geometry(**params)
     window, pads = w.shape[2:], []
     for n, o, k, s, (low, _), d, u in zip(
         shape[2:], ct.shape[2:], window, stride, padding, dilation, input_dilation, strict=True
@@ -234,47 +210,22 @@ def _input_by(
     return run(
         ct,
         parts.reshape((groups * channels, outputs, *window))[flips],
-        stride=input_dilation,
-        padding=tuple(pads),
-        dilation=dilation,
-        input_dilation=stride,
-        groups=groups,
+        **Geometry(input_dilation, tuple(pads), dilation, stride, groups)._asdict(),
     )
 
 
-def _run_kernel(
-    ct: Any,
-    x: Any,
-    *,
-    shape: Shape,
-    stride: Steps,
-    padding: Pads,
-    dilation: Steps,
-    input_dilation: Steps,
-    groups: int,
-) -> Any:
+def _run_kernel(ct: Any, x: Any, *, shape: Shape, **params: Any) -> Any:
+    stride, padding, dilation, input_dilation, groups = Geometry(**params)
     if math.prod(shape) and _suits(
         x, ct, ct.shape, input_dilation, _columns(x.shape, shape[2:], ct.shape[2:])
     ):
         return backend("windows").convolve_kernel(ct, x, shape, stride, padding, dilation, groups)
-    params: Any = {"stride": stride, "padding": padding, "dilation": dilation}
-    params["input_dilation"] = input_dilation
-    return _kernel_by(_run, ct, x, shape, groups=groups, **params)
+    return _kernel_by(_run, ct, x, shape=shape, **params)
 
 
-def _kernel_by(
-    run: Rule,
-    ct: Any,
-    x: Any,
-    shape: Shape,
-    *,
-    stride: Steps,
-    padding: Pads,
-    dilation: Steps,
-    input_dilation: Steps,
-    groups: int,
-) -> Any:
+def _kernel_by(run: Rule, ct: Any, x: Any, *, shape: Shape, **params: Any) -> Any:
     """Return the cotangent of the kernel as a convolution, which `run` computes."""
+    stride, padding, dilation, input_dilation, groups = Geometry(**params)
     space, pads = x.shape[2:], []
     for n, o, k, s, (low, _), d, u in zip(
         space, ct.shape[2:], shape[2:], stride, padding, dilation, input_dilation, strict=True
@@ -285,11 +236,7 @@ def _kernel_by(
     back = run(
         parts.reshape((channels, groups * examples, *space)),
         ct.swapaxes(0, 1),
-        stride=dilation,
-        padding=tuple(pads),
-        dilation=stride,
-        input_dilation=input_dilation,
-        groups=groups,
+        **Geometry(dilation, tuple(pads), stride, input_dilation, groups)._asdict(),
     )
     return back.swapaxes(0, 1)
 
@@ -299,12 +246,12 @@ def _kernel_by(
 _FEW = 64  # elements of a window, each of which is a slice; those of others are gathered
 
 
-def _written(
-    x: Any, w: Any, *, stride: Steps, padding: Pads, dilation: Steps, input_dilation: Steps, groups: int
-) -> Any:
+def _written(x: Any, w: Any, **params: Any) -> Any:
+    geometry = Geometry(**params)
+    stride, padding, dilation, input_dilation, groups = geometry
     dtype, rank = np.result_type(x.dtype, w.dtype), len(stride)
     window = w.shape[2:]
-    count = places(x.shape[2:], window, stride, padding, dilation, input_dilation)
+    count = geometry.places(x.shape[2:], window)
     x, w = convert(x, dtype), convert(w, dtype)
     full, source, target = [], [], []
     for n, (low, high), u in zip(x.shape[2:], padding, input_dilation, strict=True):
@@ -346,49 +293,28 @@ def _written(
     return reshape(out, (lead[0], w.shape[0], *count[:rank]))
 
 
-def _is_small(x: Aval, w: Aval, *, input_dilation: Steps, **params: Any) -> bool:
-    out = _shape(x, w, input_dilation=input_dilation, **params)
-    return x.size > 0 < w.size and not suits(x, w, out.shape, input_dilation)
+def _is_small(x: Aval, w: Aval, **params: Any) -> bool:
+    out = _shape(x, w, **params)
+    return x.size > 0 < w.size and not suits(x, w, out.shape, params["input_dilation"])
 
 
-def _is_small_back(ct: Aval, y: Aval, *, shape: Shape, input_dilation: Steps, **_: Any) -> bool:
-    return ct.size > 0 < y.size and not suits(ct, y, shape, input_dilation)
-
-
-def _is_small_kernel(ct: Aval, x: Aval, *, shape: Shape, input_dilation: Steps, **_: Any) -> bool:
-    return ct.size > 0 < x.size and not suits(x, ct, ct.shape, input_dilation)
-
-
-WRITTEN["conv"] = Written(_written, _is_small)
-WRITTEN["conv_input"] = Written(
-    lambda ct, w, *, shape, **params: _input_by(_written, ct, w, shape, **params), _is_small_back
-)
-WRITTEN["conv_kernel"] = Written(
-    lambda ct, x, *, shape, **params: _kernel_by(_written, ct, x, shape, **params), _is_small_kernel
-)
-
-
-def _with_respect_to_input(ct: Any, y: Any, x_aval: Aval, **params: Any) -> Any:
-    return conv_input(ct, y, shape=x_aval.shape, **params)
-
-
-def _with_respect_to_kernel(ct: Any, x: Any, y_aval: Aval, **params: Any) -> Any:
-    return bind("conv_kernel", ct, x, shape=y_aval.shape, **params)
+_BY_TILES = "of large arrays with strided or wide windows eager mode's loop goes by tiles"
 
 
 def _batch(mapped: tuple[bool, ...], x: Any, w: Any, **params: Any) -> Any:
-    groups = params.pop("groups")
+    geometry = Geometry(**params)
+    groups = geometry.groups
     if not mapped[1]:
-        out = conv(merged(x, 0), w, groups=groups, **params)
+        out = conv(merged(x, 0), w, geometry)
         return reshape(out, (*x.shape[:2], *out.shape[1:]))
     size, channels = w.shape[:2]
     if not mapped[0]:
         grouped = swapped(split(w, 1, groups), 0, 1)  # (groups, size, O / groups) in this order
-        out = conv(x, merged(merged(grouped, 0), 0), groups=groups, **params)
+        out = conv(x, merged(merged(grouped, 0), 0), geometry)
         out = reshape(out, (x.shape[0], groups, size, channels // groups, *out.shape[2:]))
         return merged(transpose(out, (2, 0, 1, *range(3, len(out.shape)))), 2)
     examples = merged(swapped(x, 0, 1), 1)  # N, size C
-    out = conv(examples, merged(w, 0), groups=size * groups, **params)
+    out = conv(examples, merged(w, 0), geometry._replace(groups=size * groups))
     return swapped(reshape(out, (x.shape[1], size, channels, *out.shape[2:])), 0, 1)
 
 
@@ -399,7 +325,7 @@ def _batch_adjoint(
     if name == "conv_input" and not mapped[1]:  # more examples
         out = bind(name, merged(ct, 0), y, shape=(size * shape[0], *shape[1:]), groups=groups, **params)
         return split(out, 0, size)
-    ct, y = (v if m else broadcast_to(v, (size, *v.shape)) for v, m in zip((ct, y), mapped, strict=True))
+    ct, y = in_full(mapped, (ct, y))
     ct, params = merged(swapped(ct, 0, 1), 1), {"groups": size * groups, **params}  # more groups of channels
     if name == "conv_kernel":
         y = merged(swapped(y, 0, 1), 1)
@@ -435,9 +361,10 @@ def _convolves(x: Aval, w: Aval, **p: Any) -> bool:
     )
 
 
-def _work(x: Aval, w: Aval, *, padding: Pads, input_dilation: Steps, **p: Any) -> int:
-    wide = padded_size(x, padding, input_dilation)
-    count = places(x.shape[2:], w.shape[2:], p["stride"], padding, p["dilation"], input_dilation)
+def _work(x: Aval, w: Aval, **params: Any) -> int:
+    geometry = Geometry(**params)
+    wide = padded_size(x, geometry.padding, geometry.input_dilation)
+    count = geometry.places(x.shape[2:], w.shape[2:])
     columns: int = math.prod(x.shape[:2]) * math.prod(w.shape[2:]) * math.prod(count)
     return wide + columns
 
@@ -463,16 +390,22 @@ _PARAMS = {
 declare(
     "conv",
     run=_run,
-    vjp=by_argument(_with_respect_to_input, _with_respect_to_kernel, transpose=MULTILINEAR),
+    vjp=by_argument(
+        lambda ct, y, x_aval, **params: conv_input(ct, y, shape=x_aval.shape, **params),
+        lambda ct, x, y_aval, **params: bind("conv_kernel", ct, x, shape=y_aval.shape, **params),
+        transpose=MULTILINEAR,
+    ),
     shape=_shape,
     batch=_batch,
     costly=True,
     traits={PRODUCT},
+    written=Written(_written, _is_small),
+    interpreted=_BY_TILES,
     stored=Stored(_PARAMS, verify=_convolves, work=_work),
 )
 
 
-def _declare_adjoint(name: str, run: Rule, *rules: Rule) -> None:
+def _declare_adjoint(name: str, run: Rule, written: Written, *rules: Rule) -> None:
     declare(
         name,
         run=run,
@@ -481,6 +414,8 @@ def _declare_adjoint(name: str, run: Rule, *rules: Rule) -> None:
         batch=functools.partial(_batch_adjoint, name),
         costly=True,
         traits={PRODUCT},
+        written=written,
+        interpreted=_BY_TILES,
         stored=Stored(
             {"shape": is_shape, **_PARAMS},
             verify=functools.partial(_pulls_back, name),
@@ -492,12 +427,20 @@ def _declare_adjoint(name: str, run: Rule, *rules: Rule) -> None:
 _declare_adjoint(
     "conv_input",  # (cotangent of a convolution, its kernel) -> cotangent of its input, of `shape`
     _run_input,
+    Written(
+        functools.partial(_input_by, _written),
+        lambda ct, y, *, shape, **p: ct.size > 0 < y.size and not suits(ct, y, shape, p["input_dilation"]),
+    ),
     lambda ct, y, *, shape, **params: bind("conv", ct, y, **params),
     lambda ct, x, y_aval, *, shape, **params: bind("conv_kernel", x, ct, shape=y_aval.shape, **params),
 )
 _declare_adjoint(
     "conv_kernel",  # (cotangent of a convolution, its input) -> cotangent of its kernel, of `shape`
     _run_kernel,
+    Written(
+        functools.partial(_kernel_by, _written),
+        lambda ct, x, **p: ct.size > 0 < x.size and not suits(x, ct, ct.shape, p["input_dilation"]),
+    ),
     lambda ct, y, *, shape, **params: bind("conv", y, ct, **params),
     lambda ct, x, y_aval, *, shape, **params: conv_input(x, ct, shape=y_aval.shape, **params),
 )

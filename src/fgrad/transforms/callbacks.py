@@ -205,15 +205,19 @@ def _example(mapped: tuple[bool, ...], values: Sequence[Any], i: int) -> list[An
     return [functions.sliced(v, index=(i,)) if m else v for v, m in zip(values, mapped, strict=True)]
 
 
+_REASONS: dict[str, Any] = {
+    "stored": "what it calls is Python, and Python is not stored",
+    "interpreted": "it calls a function of Python",
+}
 CALL = declare(
     "pure_callback",
     run=_run,
     vjp=_refuse,
     shape=lambda *_, avals, **__: avals,
     batch=_map_call,
-    stored="what it calls is Python, and Python is not stored",
     many=True,
     traits={NOT_FOLDED},
+    **_REASONS,
 )
 
 # ---- callbacks that look ------------------------------------------------------------------------------
@@ -264,8 +268,8 @@ EFFECT = declare(
     vjp=flat,
     shape=lambda *_, call: (),
     batch=_look_at_each,
-    stored="what it calls is Python, and Python is not stored",
     many=True,
     apply=lambda *values, call: _look(call, values),
     traits={NOT_FOLDED},
+    **_REASONS,
 )

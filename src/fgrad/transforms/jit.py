@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
 from weakref import ref
 
 import numpy as np
@@ -48,6 +48,9 @@ from fgrad.transforms.guard import MISS, guard
 from fgrad.transforms.procedure import Procedure, apply
 from fgrad.transforms.retrace import Key, explain, leaf_names
 from fgrad.transforms.stage import Inner, StagedTracer, demand_fits, fingerprint, frozen
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -641,37 +644,23 @@ class Lowered:
         return self.program._repr_html_()
 
 
-@overload
-def jit(
-    fun: np.ufunc,
-    *,
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Sequence[str] = (),
-    device: str | None = None,
-    donate_argnums: int | Sequence[int] = (),
-) -> Jit[..., Any]: ...
+class _Options(TypedDict, total=False):
+    static_argnums: int | Sequence[int]
+    static_argnames: str | Sequence[str]
+    device: str | None
+    donate_argnums: int | Sequence[int]
 
 
 @overload
-def jit(
-    fun: Callable[P, R],
-    *,
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Sequence[str] = (),
-    device: str | None = None,
-    donate_argnums: int | Sequence[int] = (),
-) -> Jit[P, R]: ...
+def jit(fun: np.ufunc, **options: Unpack[_Options]) -> Jit[..., Any]: ...
 
 
 @overload
-def jit(
-    fun: None = None,
-    *,
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Sequence[str] = (),
-    device: str | None = None,
-    donate_argnums: int | Sequence[int] = (),
-) -> Callable[[Callable[P, R]], Jit[P, R]]: ...
+def jit(fun: Callable[P, R], **options: Unpack[_Options]) -> Jit[P, R]: ...
+
+
+@overload
+def jit(fun: None = None, **options: Unpack[_Options]) -> Callable[[Callable[P, R]], Jit[P, R]]: ...
 
 
 def jit(
@@ -735,7 +724,7 @@ def jit(
     """
     if device is not None:
         find(device)
-    options: dict[str, Any] = {
+    options: _Options = {
         "static_argnums": static_argnums,
         "static_argnames": static_argnames,
         "device": device,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypedDict, TypeVar, overload
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from fgrad.transforms.calling import (
 )
 from fgrad.transforms.cotangents import OnUnused, check_on_unused, cotangent, one_of, report_unused
 from fgrad.transforms.manager import GradManager, Recorded
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -313,15 +316,15 @@ class Grad(ValueAndGrad):
         return (gradient, value[1]) if self.options["has_aux"] else gradient
 
 
+class _Options(TypedDict, total=False):
+    holomorphic: bool
+    allow_int: bool
+    on_unused: OnUnused
+
+
 @overload
 def grad(
-    fun: np.ufunc,
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-    *,
-    on_unused: OnUnused = "ignore",
+    fun: np.ufunc, argnums: int | Sequence[int] = 0, has_aux: bool = False, **options: Unpack[_Options]
 ) -> Callable[..., Any]: ...
 
 
@@ -330,10 +333,7 @@ def grad(
     fun: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-    *,
-    on_unused: OnUnused = "ignore",
+    **options: Unpack[_Options],
 ) -> Callable[P, Any]: ...
 
 
@@ -377,13 +377,7 @@ def grad(
 
 @overload
 def value_and_grad(
-    fun: np.ufunc,
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-    *,
-    on_unused: OnUnused = "ignore",
+    fun: np.ufunc, argnums: int | Sequence[int] = 0, has_aux: bool = False, **options: Unpack[_Options]
 ) -> Callable[..., tuple[Any, Any]]: ...
 
 
@@ -392,10 +386,7 @@ def value_and_grad(
     fun: Callable[P, R],
     argnums: int | Sequence[int] = 0,
     has_aux: Literal[False] = False,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-    *,
-    on_unused: OnUnused = "ignore",
+    **options: Unpack[_Options],
 ) -> Callable[P, tuple[R, Any]]: ...
 
 
@@ -405,9 +396,7 @@ def value_and_grad(
     argnums: int | Sequence[int] = 0,
     *,
     has_aux: Literal[True],
-    holomorphic: bool = False,
-    allow_int: bool = False,
-    on_unused: OnUnused = "ignore",
+    **options: Unpack[_Options],
 ) -> Callable[P, tuple[tuple[R, A], Any]]: ...
 
 
@@ -416,10 +405,7 @@ def value_and_grad(
     fun: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-    *,
-    on_unused: OnUnused = "ignore",
+    **options: Unpack[_Options],
 ) -> Callable[P, tuple[Any, Any]]: ...
 
 

@@ -28,7 +28,7 @@ def name_of(rule: Any) -> str:
 
 
 KINDS = {name_of(rule): (wanted, rule) for wanted, rule in passes.ALL._kinds}
-THROUGH = {f"through {name}": name for name in shapes._THROUGH}
+THROUGH = {f"through {name}": name for name in shapes.THROUGH}
 
 
 def counted(rule: Any, fired: Counter[str], name: str) -> Any:
@@ -81,7 +81,7 @@ def test_values_stay(name, monkeypatch):
     others = [n for n in KINDS if n != rule]
     if name in THROUGH:
         key = THROUGH[name]
-        monkeypatch.setitem(shapes._THROUGH, key, counted(shapes._THROUGH[key], fired, name))
+        monkeypatch.setitem(shapes.THROUGH, key, counted(shapes.THROUGH[key], fired, name))
 
     def check(chosen: Any) -> list[int]:
         d = Drawing(chosen, pattern.modes)

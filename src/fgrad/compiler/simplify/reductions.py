@@ -12,7 +12,7 @@ import numpy as np
 
 from fgrad.compiler.simplify.constants import is_constant, number, typed
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
-from fgrad.compiler.simplify.shapes import SUMMED, Box, is_whole, remaining, take, through, undropped
+from fgrad.compiler.simplify.shapes import SUMMED, THROUGH, Box, is_whole, remaining, take, undropped
 from fgrad.core.aval import Shape
 from fgrad.core.primitive import REPEATS, TRANSPOSES
 from fgrad.core.program import Equation
@@ -243,7 +243,7 @@ def _with_weight(rw: Rewriting, inner: Equation, weight: Any, own: str, kept: st
     return _contract(rw, x, y, a, b, kept, flipped=False)
 
 
-@through("contract")
+@THROUGH.on("contract")
 def _through_contract(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     """Contract what is taken of the operands, where that is less than what need not be computed."""
     a, b, names = (made.params[k] for k in ("a", "b", "out"))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fgrad.compiler.simplify.constants import is_constant, is_plain_zero
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
+from fgrad.compiler.tables import Table
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.primitive import CONTRACTION
 from fgrad.core.program import Equation, Var
@@ -219,34 +220,17 @@ def sliced(rw: Rewriting, e: Equation) -> Any:
         return None
     if is_whole(shape, taken):
         return rw.reshape(x, out)
-    rule = _THROUGH.get((rw.maker(x) or _NOTHING).name)
+    rule = THROUGH.get((rw.maker(x) or _NOTHING).name)
     return rule(rw, rw.maker(x), taken, out) if rule else None
 
 
 _NOTHING = Equation("", (), {}, (), "")
 
 
-Table = dict[str, Callable[..., Any]]  # of a primitive: what its result is replaced by
+THROUGH = Table()  # parts of it, of parts of operands: (rewriting, equation, what is taken, shape) -> them
 
 
-def _filling(table: Table) -> Callable[[str], Callable[[Callable[..., Any]], Any]]:
-    """Return what makes decorators that add the rule of a primitive to a table."""
-
-    def on(name: str) -> Callable[[Callable[..., Any]], Any]:
-        def add(rule: Callable[..., Any]) -> Callable[..., Any]:
-            table[name] = rule
-            return rule
-
-        return add
-
-    return on
-
-
-_THROUGH: Table = {}  # parts of it, of parts of operands: (rewriting, equation, what is taken, shape) -> them
-through = _filling(_THROUGH)
-
-
-@through("slice")
+@THROUGH.on("slice")
 def _through_slice(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     first = boxes(rw.aval(made.args[0]).shape, made.params["index"])
     return None if first is None else rw.reshape(take(rw, made.args[0], _of_taken(first, taken)), out)
@@ -262,7 +246,7 @@ def _of_taken(first: Sequence[Box], second: Sequence[Box]) -> list[Box]:
     return joined
 
 
-@through("slice_backward")
+@THROUGH.on("slice_backward")
 def _through_slice_backward(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     (x,), shape = made.args, made.params["shape"]
     written = boxes(shape, made.params["index"])
@@ -279,7 +263,7 @@ def _through_slice_backward(rw: Rewriting, made: Any, taken: list[Box], out: Sha
     return rw.reshape(take(rw, own, [b for b in inside if b]), out)
 
 
-@through("update")
+@THROUGH.on("update")
 def _through_update(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     x, value = made.args
     shape = rw.aval(x).shape
@@ -297,7 +281,7 @@ def _through_update(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> A
     return None
 
 
-@through("concatenate")
+@THROUGH.on("concatenate")
 def _through_concatenate(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     axis = made.params["axis"]
     start = 0
@@ -311,7 +295,7 @@ def _through_concatenate(rw: Rewriting, made: Any, taken: list[Box], out: Shape)
     return None
 
 
-@through("stack")
+@THROUGH.on("stack")
 def _through_stack(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     first, rest = taken[0], taken[1:]
     if first.length != 1 or rw.aval(made.args[first.start]).dtype != made.outs[0].aval.dtype:
@@ -319,7 +303,7 @@ def _through_stack(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> An
     return rw.reshape(take(rw, made.args[first.start], rest), out)
 
 
-@through("broadcast_to")
+@THROUGH.on("broadcast_to")
 def _through_broadcast(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     (x,), shape = made.args, rw.aval(made.args[0]).shape
     own = [
@@ -329,7 +313,7 @@ def _through_broadcast(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -
     return rw.broadcast_to(take(rw, x, own), out) if all(t.length for t in taken) else None
 
 
-@through("transpose")
+@THROUGH.on("transpose")
 def _through_transpose(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     axes = made.params["axes"]
     if any(t.drops for t in taken):
@@ -340,7 +324,7 @@ def _through_transpose(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -
     return rw.transpose(take(rw, made.args[0], inner), axes=axes)
 
 
-@through("add")
+@THROUGH.on("add")
 def _through_sum(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     """Take of both terms, where one of them is mostly zero."""
     shape = made.outs[0].aval.shape
@@ -471,11 +455,10 @@ def gathered_repetitions(rw: Rewriting, e: Equation) -> Any:
 # ---- sums of the same elements in other places ------------------------------------------------------
 
 
-SUMMED: Table = {}  # its sum, of sums of operands: (rewriting, the sum, equation of what is summed) -> it
-summed = _filling(SUMMED)
+SUMMED = Table()  # its sum, of sums of operands: (rewriting, the sum, equation of what is summed) -> it
 
 
-@summed("transpose")
+@SUMMED.on("transpose")
 def _sum_of_transpose(rw: Rewriting, e: Equation, made: Equation) -> Any:
     axes, order = e.params["axes"], made.params["axes"]
     total = rw.sum(made.args[0], axes=tuple(sorted(order[a] for a in axes)))
@@ -484,7 +467,7 @@ def _sum_of_transpose(rw: Rewriting, e: Equation, made: Equation) -> Any:
     return rw.transpose(total, axes=tuple(names.index(a) for a in kept))
 
 
-@summed("reshape")
+@SUMMED.on("reshape")
 def _sum_of_reshape(rw: Rewriting, e: Equation, made: Equation) -> Any:
     """Sum before a reshape that adds or takes away axes of length one, or where everything is summed."""
     (x,), shape, axes = made.args, made.outs[0].aval.shape, e.params["axes"]
@@ -500,7 +483,7 @@ def _sum_of_reshape(rw: Rewriting, e: Equation, made: Equation) -> Any:
     return rw.reshape(total, tuple(shape[i] for i in remaining(axes, len(shape))))
 
 
-@summed("slice_backward")
+@SUMMED.on("slice_backward")
 def _sum_of_slice_backward(rw: Rewriting, e: Equation, made: Equation) -> Any:
     shape, axes = made.params["shape"], e.params["axes"]
     taken = boxes(shape, made.params["index"])
@@ -516,7 +499,7 @@ def _sum_of_slice_backward(rw: Rewriting, e: Equation, made: Equation) -> Any:
     return padded(rw, value, tuple(shape[i] for i in rest), kept)
 
 
-@summed("concatenate")
+@SUMMED.on("concatenate")
 def _sum_of_pieces(rw: Rewriting, e: Equation, made: Equation) -> Any:
     """Sum pieces that are joined along an axis that stays each for itself; a scalar sum adds few of them."""
     axis, axes = made.params["axis"], e.params["axes"]

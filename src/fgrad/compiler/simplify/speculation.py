@@ -74,7 +74,7 @@ def _is_valid(rw: Rewriting, doubtful: set[Var], outputs: list[Any], valid: list
         valid = [*valid, rw.make("isfinite", total)]
     out = np.True_
     for v in valid:
-        out = rw.make("logical_and", v, out) if out is not np.True_ else v
+        out = rw.logical_and(v, out) if out is not np.True_ else v
     return out
 
 

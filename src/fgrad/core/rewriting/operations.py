@@ -37,7 +37,7 @@ class Operations:
         raise NotImplementedError
 
     add, subtract, multiply, divide = map(_named, ("add", "subtract", "multiply", "divide"))
-    logical_not, where = map(_named, ("logical_not", "where"))
+    logical_and, logical_not, where = map(_named, ("logical_and", "logical_not", "where"))
     slice, sum, transpose = map(_named, ("slice", "sum", "transpose"))
     contract, convert, gather, max, maximum, min = map(
         _named, ("contract", "convert", "gather", "max", "maximum", "min")

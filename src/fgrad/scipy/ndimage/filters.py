@@ -78,15 +78,7 @@ def _along(x: Any, w: Any, axis: int, mode: str, cval: Any, origin: int, name: s
     lines, kernel = (
         ((1, 1, before, n), (1, 1, 1, k)) if behind == 1 else ((before, 1, n, behind), (1, 1, k, 1))
     )
-    y = windows.conv(
-        reshape(wide, lines),
-        reshape(w, kernel),
-        stride=(1, 1),
-        padding=((0, 0), (0, 0)),
-        dilation=(1, 1),
-        input_dilation=(1, 1),
-        groups=1,
-    )
+    y = windows.conv(reshape(wide, lines), reshape(w, kernel), windows.unit(2))
     return reshape(y, x.shape)
 
 

@@ -55,16 +55,7 @@ def sliding(x: Any, w: Any) -> Any:
     rank = len(w.shape)
     if not rank:
         return x * w
-    ones = (1,) * rank
-    y = windows.conv(
-        reshape(x, (1, 1, *x.shape)),
-        reshape(w, (1, 1, *w.shape)),
-        stride=ones,
-        padding=((0, 0),) * rank,
-        dilation=ones,
-        input_dilation=ones,
-        groups=1,
-    )
+    y = windows.conv(reshape(x, (1, 1, *x.shape)), reshape(w, (1, 1, *w.shape)), windows.unit(rank))
     return reshape(y, y.shape[2:])
 
 

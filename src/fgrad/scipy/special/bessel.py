@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from fgrad.core.primitive import Written
 from fgrad.core.tensor import bind
-from fgrad.extend.engine import WRITTEN, Expr, Written, as_value, call, equal, fn, where
+from fgrad.extend.engine import Expr, as_value, call, equal, fn, where
 from fgrad.scipy.special.primitives import Row, declare, either
 
 
@@ -115,7 +116,8 @@ declare({
     "ive": Row("v z", _neighbours("ive", 1, 1, lambda f, v, z: -fn.ive_signed(v, z)), "10.29.1"),
     # ive times the sign, by which both have the mean of both sides at zero in every order
     "ive_signed": Row("v z", _neighbours("ive_signed", 1, 1, lambda f, v, z: -fn.ive(v, z)), "10.29.1",
-                      run=lambda v, z: np.sign(z) * special.ive(v, z)),
+                      run=lambda v, z: np.sign(z) * special.ive(v, z),
+                      written=Written(lambda v, z: np.sign(as_value(z)) * bind("ive", v, z))),
     "kv":  Row("v z", _neighbours("kv", -1, -1), "10.29.1", complex=True),
     "kve": Row("v z", _neighbours("kve", -1, -1, lambda f, v, z: f), "10.29.1", complex=True),
     "kn":  Row("n x", _neighbours("kn", -1, -1), "10.29.1"),
@@ -182,4 +184,3 @@ declare({
         None, None, fn.exp(fn.log_wright_bessel(a, b + a, x) - f)), "10.46.1"),
 })
 # fmt: on
-WRITTEN["ive_signed"] = Written(lambda v, z: np.sign(as_value(z)) * bind("ive", v, z))

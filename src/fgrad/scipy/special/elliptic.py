@@ -16,15 +16,13 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import VJP, Pattern, Primitive, Rule, register
+from fgrad.core.primitive import VJP, Pattern, Primitive, Rule, Written, register
 from fgrad.core.stored import REAL, Stored, are_positive_powers
 from fgrad.core.tensor import bind, unary
 from fgrad.extend.engine import (
     COMPOSED,
-    WRITTEN,
     DeviceArray,
     Expr,
-    Written,
     as_value,
     batch_elementwise,
     call,
@@ -163,7 +161,7 @@ def _carlson_vjp(pattern: Pattern) -> VJP:
     return VJP(back, keep=tuple(range(1, len(pattern) + 1)), params=True)
 
 
-def _register(name: str, run: Rule, vjp: Callable[[Pattern], VJP]) -> None:
+def _register(name: str, run: Rule, written: Rule, vjp: Callable[[Pattern], VJP]) -> None:
     """Register an integral with the exponents of its factors."""
 
     def shape(*xs: Any, powers: Any) -> Aval:
@@ -171,7 +169,8 @@ def _register(name: str, run: Rule, vjp: Callable[[Pattern], VJP]) -> None:
 
     batch = functools.partial(batch_elementwise, name)
     stored = Stored({"powers": are_positive_powers}, dtypes=REAL)
-    register(Primitive(name, run=run, vjp=vjp, shape=shape, batch=batch, real=True, stored=stored))
+    columns: dict[str, Any] = {"real": True, "stored": stored, "written": Written(written)}
+    register(Primitive(name, run=run, vjp=vjp, shape=shape, batch=batch, **columns))
 
 
 def _word(name: str, primitive: str, factor: float, *powers: float) -> Any:
@@ -186,7 +185,7 @@ def _word(name: str, primitive: str, factor: float, *powers: float) -> Any:
     return call(name)
 
 
-_register("carlson", _run_carlson, _carlson_vjp)
+_register("carlson", _run_carlson, _written_carlson, _carlson_vjp)
 
 
 _rd_x = _word("carlson_3_1_3", "carlson", -0.75, 1.5, 0.5, 1.5)  # of 19.16.5
@@ -237,9 +236,6 @@ def _written_moment(phi: Any, m: Any, *, powers: tuple[float, float]) -> Any:
     return convert(found + np.where(half == 0, 0, half * whole), kind)
 
 
-WRITTEN["carlson"], WRITTEN["elliptic_moment"] = Written(_written_carlson), Written(_written_moment)
-
-
 def _moment_vjp(pattern: Pattern) -> VJP:
     def back(ct: Any, phi: Any, m: Any, params: dict[str, Any]) -> list[Any]:
         k, p = params["powers"]
@@ -255,7 +251,7 @@ def _moment_vjp(pattern: Pattern) -> VJP:
     return VJP(back, keep=(1, 2), params=True)
 
 
-_register("elliptic_moment", _run_moment, _moment_vjp)
+_register("elliptic_moment", _run_moment, _written_moment, _moment_vjp)
 _first_by_m = _word("ellipkinc_m", "elliptic_moment", 0.5, 1.0, 1.5)
 _second_by_m = _word("ellipeinc_m", "elliptic_moment", -0.5, 1.0, 0.5)
 

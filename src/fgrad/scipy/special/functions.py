@@ -12,12 +12,10 @@ from scipy import special
 
 from fgrad import nn
 from fgrad.compat.scipy import hidden_ufunc, hidden_ufuncs_are_found
-from fgrad.core.primitive import NUMPY
+from fgrad.core.primitive import NUMPY, Written
 from fgrad.core.tensor import bind, unary
 from fgrad.extend.engine import (
-    WRITTEN,
     Expr,
-    Written,
     as_array,
     as_value,
     call,
@@ -70,7 +68,8 @@ def _spherical_row(name: str) -> Row:
 
     theirs = getattr(special, name)
     run = elsewhere(lambda n, z: theirs(integers(n), z), functools.partial(_spherical_there, name))
-    return Row("n z", slopes, "10.51.1, 10.51.4", complex=True, run=run)
+    written = Written(_spherical_written(name)) if hidden_ufuncs_are_found() else None
+    return Row("n z", slopes, "10.51.1, 10.51.4", complex=True, run=run, written=written)
 
 
 def _spherical_there(name: str, n: Any, z: Any) -> Any:
@@ -106,8 +105,6 @@ def _spherical_written(name: str) -> Any:
 
 
 declare({name: _spherical_row(name) for name in _SPHERICAL})
-if hidden_ufuncs_are_found():
-    WRITTEN.update({name: Written(_spherical_written(name)) for name in _SPHERICAL})
 declare(
     {
         "lambertw": Row(

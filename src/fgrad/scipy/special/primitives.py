@@ -15,15 +15,13 @@ from scipy import special
 
 from fgrad.compat.scipy import hidden_ufunc, hidden_ufuncs_are_found
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import CANCELS, MEDIUM, Primitive, Rule, Universal, flat, register
+from fgrad.core.primitive import CANCELS, MEDIUM, Primitive, Rule, Universal, Written, flat, register
 from fgrad.core.tensor import bind
 from fgrad.extend.engine import (
-    WRITTEN,
     Expr,
     FastUfunc,
     Operand,
     Shared,
-    Written,
     as_array,
     as_value,
     declare_call,
@@ -49,6 +47,7 @@ class Row(NamedTuple):
     run: Rule | None = None  # what computes it, where it is no ufunc
     whole: bool = False  # whether the first argument has to be an integer
     loops: Universal | None = None  # what computes it in compiled programs, where `run` does elsewhere
+    written: Written | None = None  # how they write it in other primitives
 
 
 # whose loops of floats warn where these operands are not whole, or raise, whatever `errstate` says
@@ -128,13 +127,11 @@ def declare(table: Mapping[str, Row]) -> None:
             silent=_is_silent,
             traits={CANCELS} if name in CANCELLING else (),
             universal=_loops(ufunc, row),
+            written=row.written or _written(name, function, ufunc, row),
         )
         if function in vars(special):
             PRIMITIVES_OF[function] = (*PRIMITIVES_OF.get(function, ()), name)
         TABLE[name] = row
-        if isinstance(ufunc, np.ufunc) and (function in SPEAKING or function in FINITE):
-            place = row.output[1] if row.output else 0
-            WRITTEN[name] = Written(_written(name, function, ufunc, place))
 
 
 def _loops(ufunc: Any, row: Row) -> Universal | None:
@@ -177,9 +174,11 @@ def whole(x: Any) -> tuple[Any, Any]:
     return np.where(lost, 0, np.trunc(x)).astype(np.int64), lost
 
 
-def _written(name: str, function: str, ufunc: np.ufunc, output: int) -> Rule:
+def _written(name: str, function: str, ufunc: Any, row: Row) -> Written | None:
     """Return how a compiled program calls loops that would speak: with integers, or with what is finite."""
-    loop = loops_alone(name, ufunc, output)
+    if not isinstance(ufunc, np.ufunc) or not (function in SPEAKING or function in FINITE):
+        return None
+    loop = loops_alone(name, ufunc, row.output[1] if row.output else 0)
 
     def cut(*xs: Any) -> Any:
         given, nan = list(xs), []
@@ -196,7 +195,7 @@ def _written(name: str, function: str, ufunc: np.ufunc, output: int) -> Rule:
         large = np.abs(v) > LARGEST
         return trusted(loop(np.where(large, 0.0, v), as_value(x)), np.logical_not(large))
 
-    return finite if function in FINITE else cut
+    return Written(finite if function in FINITE else cut)
 
 
 def hidden(name: str, **options: Any) -> Universal | None:
