@@ -489,7 +489,7 @@ class Adjoint:
                 out.lines += orelse
             return
         if isinstance(s, For | While):
-            if s in self.plan.segments:
+            if isinstance(s, For) and s in self.plan.segments:
                 self.segments_back(s, out)
                 return
             outer, self.sums = self.sums, self.sums_of(s)
@@ -545,9 +545,10 @@ class Adjoint:
 
     def head_back(self, s: For | While, out: emission.Text) -> None:
         """Write the head of a loop that runs backwards, and what else begins a turn."""
-        start, stop, step = (
-            ("", "", "") if isinstance(s, While) else map(syntax.text, (s.start, s.stop, s.step))
-        )
+        if isinstance(s, While):
+            out.add(f"for {self.named(s, 'turn')} in range({s.count}):", s.line)
+            return
+        start, stop, step = map(syntax.text, (s.start, s.stop, s.step))
         if step == "1" and not s.count:
             out.add(f"for {s.var} in range({_less(stop)}, {_less(start)}, -1):", s.line)
             return
@@ -555,9 +556,6 @@ class Adjoint:
             out.add(f"for {s.var} in range({stop} + 1, {start} + 1):", s.line)
             return
         k = self.named(s, "turn")
-        if isinstance(s, While):
-            out.add(f"for {k} in range({s.count}):", s.line)
-            return
         turns = s.count or f"len(range({start}, {stop}, {step}))"
         out.add(f"for {k} in range({turns} - 1, -1, -1):", s.line)
         out.add(f"    {s.var} = {start} + {k} * {step}")

@@ -70,7 +70,8 @@ class Recording:
 
     def run(self) -> Plan:
         """Return the plan: of the loops whose turns may run again, those do where that records less."""
-        best, found = self.analysed(()), ()
+        best = self.analysed(())
+        found: tuple[Stmt, ...] = ()
         for s in syntax.walk(self.function.body):
             if not isinstance(s, For) or self.region(s, found) or not self.records_its_own(s, best):
                 continue

@@ -241,17 +241,21 @@ def element_of(node: ast.AST) -> tuple[str, tuple[ast.expr, ...]] | None:
 
 def text(node: ast.AST) -> str:
     """Return the source."""
-    return ast.unparse(ast.fix_missing_locations(_Signs().visit(copy.deepcopy(node))))
+    if any(isinstance(n, ast.Constant) and _is_negative(n.value) for n in ast.walk(node)):
+        node = _Signs().visit(copy.deepcopy(node))
+    return ast.unparse(ast.fix_missing_locations(node))
+
+
+def _is_negative(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.copysign(1, value) < 0
 
 
 class _Signs(ast.NodeTransformer):
     """Negative numbers are negated ones in source: `-2 ** 2` is none of -2."""
 
     def visit_Constant(self, node: ast.Constant) -> Any:
-        value = node.value
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.copysign(1, value) < 0:
-            return ast.UnaryOp(ast.USub(), ast.Constant(-value))
-        return node
+        value: Any = node.value
+        return ast.UnaryOp(ast.USub(), ast.Constant(-value)) if _is_negative(value) else node
 
 
 # ---- what statements read and write -----------------------------------------------------------------------
