@@ -294,7 +294,7 @@ class Replayed:
         return self.drawn[self.at - 1]
 
 
-def compare(f, n, mode, rng):
+def compare(f, n, mode, recovery, rng):
     """Compare with dense derivatives."""
     pattern = sparse.pattern(f)(np.zeros(n)).toarray()
     for _ in range(20):
@@ -307,8 +307,10 @@ def compare(f, n, mode, rng):
     weights = rng.uniform(1, 2, dense.shape[0])
     scalar = lambda x: np.sum(weights * f(x) ** 2)
     dense = np.asarray(fg.hessian(scalar)(x))
-    found = sparse.hessian(scalar)(x).toarray()
-    np.testing.assert_allclose(found, dense, rtol=1e-9, atol=1e-11 * np.abs(dense).max(initial=1))
+    hess = sparse.hessian(scalar, recovery=recovery)
+    matrix = hess(x)
+    hess.fill(matrix.data, x)
+    np.testing.assert_allclose(matrix.toarray(), dense, rtol=1e-9, atol=1e-11 * np.abs(dense).max(initial=1))
 
 
 @settings(max_examples=200, deadline=None)
@@ -328,4 +330,5 @@ def test_random_programs(data):
     rng = np.random.default_rng(len(names))
     f(rng.uniform(-1, 1, n))
     with fg.disable_jit():  # programs of one use
-        compare(f, n, data.draw(st.sampled_from(["auto", "forward", "reverse", "bidirectional"])), rng)
+        mode = data.draw(st.sampled_from(["auto", "forward", "reverse", "bidirectional"]))
+        compare(f, n, mode, data.draw(st.sampled_from(["auto", "direct", "substitution"])), rng)

@@ -275,6 +275,20 @@ def test_entries_are_written_into_arrays(format, mode):
     np.testing.assert_allclose(own[1:-1], jac(3 * X).data, rtol=1e-14)
 
 
+@unchecked("calls are made from Python, which copies")
+@pytest.mark.parametrize("derivative", [sparse.jacobian(chain), sparse.hessian(rosenbrock)])
+def test_writing_entries_allocates_nothing(derivative):
+    x = RNG.uniform(-1, 1, 20_000)
+    matrix = derivative(x)
+    derivative.fill(matrix.data, x)
+    tracemalloc.start()
+    derivative.fill(matrix.data, 2 * x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.5 * x.nbytes  # 2 * x is that of the test
+    np.testing.assert_array_equal(matrix.data, derivative(2 * x).data)
+
+
 def test_entries_are_written_where_arguments_lie():
     jac = sparse.jacobian(lambda x: x**3)
     x = X.copy()

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from fgrad import numpy as fnp
 from fgrad.compiler import Executable
+from fgrad.config import jit_disabled
 from fgrad.core.aval import Aval
 from fgrad.core.caches import LRU
 from fgrad.core.nonfinite import watching
@@ -164,19 +165,15 @@ class Plan:
 
     def fill(self, data: Any, leaves: list[Any]) -> None:
         """Write the entries into an array."""
-        given = [*leaves, *self.colours]
-        executable = self.whole
-        plain = all(
-            x.__class__ is float or (x.__class__ is np.ndarray and not np.may_share_memory(x, data))
-            for x in leaves
-        )
-        out = None
-        if executable is not None and plain:
+        out, executable = None, None
+        if current() is FLOOR and not (jit_disabled() or watching()) and _are_apart(leaves, data):
+            executable = self.whole
+        if executable is not None:
             out = self._room(data, executable.outs[executable.results[0]])
-        if out is None or executable is None or current() is not FLOOR or watching():
+        if out is None or executable is None:
             data[...] = _plain(self.values(leaves))
             return
-        (made,) = executable.run(given, out)
+        (made,) = executable.run([*leaves, *self.colours], out)
         if made is not out:
             data[...] = made.reshape(-1)[self._part]
 
@@ -204,6 +201,14 @@ class Plan:
         made = _FORMATS[self.format]((data, *places), shape=self.shape)
         made.has_canonical_format = True
         return made
+
+
+def _are_apart(leaves: Sequence[Any], data: Any) -> bool:
+    """Return whether leaves are plain numbers that do not lie where entries are written."""
+    return all(
+        x.__class__ is float or (x.__class__ is np.ndarray and not np.may_share_memory(x, data))
+        for x in leaves
+    )
 
 
 def _set(arrays: Sequence[Any]) -> None:
