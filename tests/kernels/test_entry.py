@@ -341,9 +341,9 @@ def test_many_threads():
 def test_it_is_compiled_without_the_passes_for_loops_over_arrays(monkeypatch):
     made = []
 
-    def improved(module, *, thorough):
-        improve(module, thorough=thorough)
-        made.append((thorough, str(module)))
+    def improved(module, passes):
+        improve(module, passes)
+        made.append((passes.all, str(module)))
 
     improve = compilation._improve
     monkeypatch.setattr(compilation, "_improve", improved)

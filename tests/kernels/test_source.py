@@ -1,3 +1,4 @@
+import ast
 import inspect
 import linecache
 import traceback
@@ -24,3 +25,49 @@ def test_texts_are_shown_of_the_youngest_modules(monkeypatch):
     again = source.execute("number = 1029").__file__
     assert again == files[-1]
     assert [file in linecache.cache for file in files] == [False] * 20 + [True] * 10
+
+
+TEXT = """
+# of a kernel
+ONE, TWO = (
+    1,
+    2,
+)
+
+
+@helper
+def first(x):
+    if x:
+        return ONE
+
+    return TWO  # the other
+
+
+@helper
+@twice
+def second(x, y):
+
+    return (
+        x + y
+)
+def kernel(slots, args, lo, hi):
+    pass
+kernel.sizes = ONE, TWO
+THREE = 3
+"""
+
+
+def test_functions_are_declared_without_their_bodies():
+    marked = []
+    names = {"helper": lambda f: (marked.append(f.__name__), f)[1], "twice": lambda f: f}
+    module, functions = source.declared(TEXT, **names)
+    assert marked == ["first", "second"]
+    assert (module.ONE, module.THREE, module.kernel.sizes) == (1, 3, (1, 2))
+    assert module.first(True) is None
+    assert module.second.__code__.co_varnames == ("x", "y")
+    wanted = {f.name: f for f in ast.parse(TEXT).body if isinstance(f, ast.FunctionDef)}
+    assert list(functions) == list(wanted)
+    for name, function in functions.items():
+        assert ast.dump(function) == ast.dump(wanted[name])
+    again = source.declared(TEXT, **names)[1]
+    assert all(again[name] is functions[name] for name in wanted)  # parsed once

@@ -73,6 +73,25 @@ class _CallingLLVM(Nested):
 _calling_llvm = _CallingLLVM()  # for those who make things, of which there is one thread at a time
 
 
+class Passes(NamedTuple):
+    """Which of LLVM's passes improve a module.
+
+    Attributes:
+        all: not just a few.
+        straight: also those that make vector code of lines without a loop. They take up to half of the time,
+            and gain something where a kernel has arrays of its own, as those of small matrices have.
+    """
+
+    all: bool
+    straight: bool
+
+
+def passes_for(written: str, *, thorough: bool = True) -> Passes:
+    """Return the passes for a text in LLVM's language."""
+    # they call vector functions by the usual convention, but those of `vector.libm` have one of their own
+    return Passes(thorough, " = alloca [" in written and "@fgrad_libm_" not in written)
+
+
 class _Draft(NamedTuple):
     """A function in LLVM's language."""
 
@@ -81,7 +100,7 @@ class _Draft(NamedTuple):
     size: int
     module: Any
     machine: Any
-    thorough: bool
+    passes: Passes
 
 
 @_calling_llvm
@@ -179,11 +198,12 @@ def _drafted(text: str, signature: str) -> _Draft:
     written = assembly(text, signature, symbol)
     demand_memory(len(written) * EXPANSION)
     machine = target_machine()
-    return _Draft(text, symbol, len(written), _parsed(written, machine), machine, signature not in BRANCHING)
+    passes = passes_for(written, thorough=signature not in BRANCHING)
+    return _Draft(text, symbol, len(written), _parsed(written, machine), machine, passes)
 
 
 def _machine_code(draft: _Draft) -> bytes:
-    _improve(draft.module, thorough=draft.thorough)
+    _improve(draft.module, draft.passes)
     return llvmlite.object_file(draft.machine, draft.module)
 
 
@@ -211,9 +231,9 @@ def assembly(text: str, signature: str, symbol: str) -> str:
     from fgrad.kernels import instructions, scalars, translate  # noqa: PLC0415 -- late: they import llvmlite
 
     names = instructions.for_functions() if signature == "function" else instructions.for_translation()
-    module = source.execute(text, **names)
+    module, functions = source.declared(text, **names)
     try:
-        return str(translate.translated(text, module, symbol, *SIGNATURES[signature]))
+        return str(translate.translated(functions, module, symbol, *SIGNATURES[signature]))
     except scalars.UntranslatableError as error:
         raise scalars.UntranslatableError(
             f"{error} in the text of a kernel. This is a bug in fgrad: please report it with\n\n{text}"
@@ -223,7 +243,7 @@ def assembly(text: str, signature: str, symbol: str) -> str:
 def optimised(written: str, machine: Any) -> Any:
     """Return the module of a text in LLVM's language as LLVM improves it for a machine; tests look at it."""
     module = _parsed(written, machine)
-    _improve(module, thorough=True)
+    _improve(module, passes_for(written))
     return module
 
 
@@ -236,17 +256,15 @@ def _parsed(written: str, machine: Any) -> Any:
     return module
 
 
-def _improve(module: Any, *, thorough: bool) -> None:
+def _improve(module: Any, wanted: Passes) -> None:
     from llvmlite import binding  # noqa: PLC0415 -- late, as above
 
-    # it calls vector functions by the usual convention, but those of `vector.libm` have one of their own
-    slp = not any(f.name.startswith("fgrad_libm_") for f in module.functions)
-    free = _builders.setdefault((store.processor(), slp), [])
+    free = _builders.setdefault((store.processor(), wanted.straight), [])
     try:
         builder = free.pop()
     except IndexError:
-        builder = _builder(slp)
-    if thorough:
+        builder = _builder(wanted.straight)
+    if wanted.all:
         passes = builder.getModulePassManager()
     else:
         passes = binding.create_new_module_pass_manager()

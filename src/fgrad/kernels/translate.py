@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 
+from fgrad import config
 from fgrad.kernels import checks, elements, instructions, scalars
 from fgrad.kernels.elements import Array
 from fgrad.kernels.instructions import Intrinsic
@@ -29,12 +30,18 @@ LOCAL = 4096  # elements of an array of a function's own
 DEPTH = 40  # of calls within calls, of which a kernel has few
 
 
-def translated(text: str, module: ModuleType, symbol: str, params: tuple[str, ...], result: str) -> ir.Module:
+def translated(
+    functions: Mapping[str, ast.FunctionDef],
+    module: ModuleType,
+    symbol: str,
+    params: tuple[str, ...],
+    result: str,
+) -> ir.Module:
     """Return the function `kernel` of a text as a module that LLVM can compile.
 
     Args:
-        text: of the kernel.
-        module: what the text defines when it is run, with functions that do nothing but stand for their text.
+        functions: those of the text, by name; they are not changed.
+        module: what the text defines when it is run, with functions that do nothing but stand for these.
         symbol: the name of the function.
         params: the kinds of its parameters.
         result: the kind of its result, or "void".
@@ -42,7 +49,6 @@ def translated(text: str, module: ModuleType, symbol: str, params: tuple[str, ..
     Raises:
         UntranslatableError: something in the text is not known here.
     """
-    functions = {f.name: f for f in ast.parse(text).body if isinstance(f, ast.FunctionDef)}
     code = ir.Module(symbol)
     kinds = [scalars.type_of(p) for p in params]
     returns = ir.VoidType() if result == "void" else scalars.type_of(result)
@@ -103,7 +109,6 @@ class _Writer:
         self.places: dict[tuple[str, str], Any] = {}  # of a variable as it has one kind
         self.steady: frozenset[str] = frozenset()  # its variables that need no memory
         self.values: dict[str, Number] = {}  # of these
-        self.known_steady: dict[str, frozenset[str]] = {}  # by function
         self.loops: list[_Loop] = []
         self.depth = 0
         self.flags: tuple[str, ...] = ()  # of sums and products of unsigned numbers
@@ -115,7 +120,7 @@ class _Writer:
         if self.depth == DEPTH or len(given) != len(function.args.args):
             raise UntranslatableError(f"the call of {function.name}")
         self.kinds, self.places, self.loops, self.arrays = {}, {}, [], {}
-        self.steady, self.values = self._steady_in(function), {}
+        self.steady, self.values = _steady(function), {}
         self.builder.floats = getattr(self.names[function.name], "floats", scalars.Builder.floats)
         self.builder.differences = self.builder.floats if self.depth else scalars.Builder.differences
         self.depth += 1
@@ -132,13 +137,6 @@ class _Writer:
         self.builder.floats, self.builder.differences = rounds
         self.depth -= 1
         return result
-
-    def _steady_in(self, function: ast.FunctionDef) -> frozenset[str]:
-        """Return what `_steady` does, which takes a while, once for all calls of a function."""
-        found = self.known_steady.get(function.name)
-        if found is None:
-            found = self.known_steady[function.name] = _steady(function)
-        return found
 
     # statements
 
@@ -348,12 +346,17 @@ class _Writer:
         self.flags = () if wraps else ("nuw", "nsw")
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         indices, self.flags = [self._number(x) for x in parts], outer
-        self.builder.where = ast.unparse(node)
+        self._note(node)
         if isinstance(array, Number) and array.kind[-1] == "*" and len(indices) == 1:
             return _Pointed(array), indices
         if not isinstance(array, Array):
             raise UntranslatableError(f"an element of {ast.unparse(node.value)}")
         return array, indices
+
+    def _note(self, node: ast.expr) -> None:
+        """Note what is being written, for the messages of checks."""
+        if checks.ON:
+            self.builder.where = ast.unparse(node)
 
     # expressions
 
@@ -497,7 +500,7 @@ class _Writer:
             raise UntranslatableError("keywords")
         if isinstance(node.func, ast.Attribute) and node.func.attr == "view":
             (kind,) = map(self._global, node.args)
-            return self._viewed(self._number(node.func.value), np.dtype(kind).name)
+            return self._viewed(self._number(node.func.value), _name(kind))
         called: Any = self._global(node.func)
         name = getattr(called, "__name__", "")
         if isinstance(called, FunctionType) and name in self.functions:
@@ -507,11 +510,11 @@ class _Writer:
         if called is np.empty:
             return self._local(*node.args)
         if isinstance(called, Tile):
-            self.builder.where = ast.unparse(node)
+            self._note(node)
             return called.emit(self.builder, *[self._value(a) for a in node.args])
         if isinstance(called, Intrinsic):
             given = [self._number(a, pointer=True) for a in node.args]
-            self.builder.where = ast.unparse(node)
+            self._note(node)
             return self._written(called, given)
         given = [self._number(a) for a in node.args]
         if called in _FUNCTIONS:
@@ -550,7 +553,7 @@ class _Writer:
         text = given[0]
         if issubclass(kind, np.generic) and isinstance(text, ast.Constant):
             return _known(kind(text.value))
-        name = {bool: "bool", int: "int64", float: "float64"}.get(kind) or np.dtype(kind).name
+        name = {bool: "bool", int: "int64", float: "float64"}.get(kind) or _name(kind)
         return convert(self.builder, self._number(text), name)
 
     def _viewed(self, x: Number, kind: str) -> Number:
@@ -584,6 +587,7 @@ class _Pointed(Array):
         return Number(self.dtype, builder.load(self.place(builder, indices)))
 
 
+@functools.lru_cache(config.cache_entries())
 def _steady(function: ast.FunctionDef) -> frozenset[str]:
     """Return the variables that are assigned at one place, inside of all that surrounds their reads."""
     stores: dict[str, list[tuple[int, ...]]] = {}
@@ -629,14 +633,21 @@ def _steady(function: ast.FunctionDef) -> frozenset[str]:
     )
 
 
+@functools.cache
+def _name(kind: type) -> str:
+    """Return the name of the dtype that a class of NumPy stands for."""
+    return np.dtype(kind).name
+
+
 def _known(value: Any) -> Number:
     """Return a number that stands in the text."""
     if isinstance(value, (bool, np.bool_)):
         return constant("bool", value)
     if isinstance(value, np.generic):
-        if value.dtype.name not in scalars.BITS or value.dtype.kind == "c":
-            raise UntranslatableError(f"a number of {value.dtype}")
-        return constant(value.dtype.name, value.item())
+        name = _name(value.__class__)
+        if name not in scalars.BITS or "complex" in name:
+            raise UntranslatableError(f"a number of {name}")
+        return constant(name, value.item())
     if isinstance(value, int) and -(2**63) <= value < 2**63:
         return constant("int64", value)
     if isinstance(value, float):

@@ -112,8 +112,8 @@ def _by_factors(a: Any, b: Any) -> Any:
     if factors is None:
         return None
     found = _solved(factors, a, b, transposed=False)
-    while len(_factors) >= _MANY:
-        _factors.pop(next(iter(_factors), 0), None)
+    for old in list(_factors)[: max(0, len(_factors) + 1 - _MANY)]:
+        _factors.pop(old, None)
     key = id(a)
     _factors[key] = weakref.ref(a, lambda dead: _forget(key, dead)), factors
     return found
