@@ -148,7 +148,7 @@ def _of_line(what: str, frame: FrameType, staged: bool) -> str:
 def _of_math(call: _Asked) -> str:
     f, name = call.function, getattr(call.function, "__name__", "")
     if name and getattr(math, name, None) is f:
-        other = _NAMED.get(name) or (f"numpy.{name}" if hasattr(np, name) else "")
+        other = _NAMED.get(name) or (f"numpy.{getattr(np, name).__name__}" if hasattr(np, name) else "")
         with suppress(ImportError):
             if not other and _has(import_module("fgrad.scipy.special"), [name]):
                 other = f"fgrad.scipy.special.{name}"
