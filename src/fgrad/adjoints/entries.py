@@ -14,6 +14,7 @@ import numba
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
+from numba.np.numpy_support import carray
 
 from fgrad import locks
 from fgrad.adjoints import emission, stored, syntax
@@ -253,7 +254,7 @@ class _Text:
                 if not program.function.params[i].fresh:
                     lines.append(f"{r.name}[...] = {source}")
                 values[i] = r.name
-        args = program.form.texts(values, self.classes) if isinstance(program, Users) else values
+        args = list(program.form.texts(values, self.classes)) if isinstance(program, Users) else values
         return [*lines, f"found = called({', '.join(args)})"]
 
     def written(self) -> list[tuple[Item, str]]:
@@ -338,4 +339,4 @@ def _word() -> Any:
     return ir.IntType(64)
 
 
-_NAMES = {"np": np, "pointer": pointer, "place": place, "carray": numba.carray}
+_NAMES = {"np": np, "pointer": pointer, "place": place, "carray": carray}

@@ -96,7 +96,7 @@ def keeping(function: Callable[..., Any], **options: Any) -> Any:
     The names of symbols tell functions of one process apart, but not those of several: so this one gets a
     name of its own, and what calls others is compiled anew.
     """
-    own = python_types.FunctionType(
+    own: Any = python_types.FunctionType(
         function.__code__,
         function.__globals__,
         function.__name__,

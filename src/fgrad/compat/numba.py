@@ -154,7 +154,7 @@ def c_function(function: Callable[..., Any], signature: Any) -> CFunction:
     """Return a function for C, compiled with all that it calls."""
     import numba  # noqa: PLC0415 -- late, as above
 
-    made = numba.cfunc(signature)(function)
+    made: Any = numba.cfunc(signature)(function)
     externals: tuple[str, ...] = ()
     machine = b""
     if code_is_kept():
