@@ -87,6 +87,25 @@ def test_the_hint_is_about_the_line_of_a_loop_that_was_unrolled(monkeypatch):
     assert re.search(r"operations are of .*test_progress\.py:\d+: a loop .* fgrad\.lax\.scan", said)
 
 
+@pytest.mark.parametrize(("turns", "told"), [(2_000, False), (7_000, True)])
+def test_jit_says_where_a_very_long_loop_was_unrolled(clock, capsys, monkeypatch, turns, told):
+    monkeypatch.setattr(native, "compiled_all", lambda *_: pytest.fail("nothing is compiled here"))
+
+    def unrolled(x):
+        for i in range(turns):
+            x = np.sin(x * (i + 0.5)) + x
+        return x
+
+    fg.jit(unrolled).lower(np.ones(3))
+    said = capsys.readouterr().err
+    pattern = (
+        r"fgrad: \S*unrolled has 21000 operations\. 21000 of 21000 operations are of .*test_progress\.py:\d+: "
+        r"a loop in Python was unrolled there; .* fori_loop .* fgrad\.kernel .*\n"
+    )
+    assert bool(re.fullmatch(pattern, said)) is told, said
+    assert bool(said) is told
+
+
 def test_one_long_item_alone_is_not_talked_about(clock, capsys):
     assert work(clock, 50, items=1) == [0]
     assert work(clock, 50, items=0) == []

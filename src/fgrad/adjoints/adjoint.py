@@ -383,6 +383,9 @@ class Adjoint:
         for n, g in zip(self.given, given, strict=True):
             if n not in self.cts or (n in written and n not in returned):
                 continue
+            if n not in params and syntax.is_array(self.kinds[n]):  # no kernel has run before, or another one
+                out.add(f"if {g}.shape != {self.cts[n]}.shape:")
+                out.add(f"    raise ValueError('{self.function.name} returns an array of another shape')")
             out.add(f"{self.cts[n]} += {g}")
 
     def cotangents(self, body: list[Stmt], out: emission.Text) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,23 +9,18 @@ from typing import Any
 import numba
 import numpy as np
 
-from fgrad.adjoints import slopes
+from fgrad.adjoints import slopes, stored
 from fgrad.adjoints.adjoint import grown
 from fgrad.adjoints.syntax import Function
+from fgrad.compat.numba import is_dispatcher, keep
 
 
 def compiled(source: str, name: str, function: Function) -> Callable[..., Any]:
-    """Return the function of a text, compiled when it is first called."""
-    file = f"<{function.name}: {name}>"
-    namespace: dict[str, Any] = {
-        "np": np,
-        "math": math,
-        "grown": grown,
-        **slopes.HELPERS,
-        **function.constants,
-    }
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    exec(compile(source, file, "exec"), namespace)  # noqa: S102 -- fgrad's own
+    """Return the function of a text, compiled when it is first called, or found on disk."""
+    own = {"np": np, "math": math, "grown": grown, **slopes.HELPERS}
+    calls = any(map(is_dispatcher, function.constants.values()))  # whose symbols may have others' names
     options = {**function.options, "error_model": "numpy"}  # what raises has raised in the kernel
-    made: Callable[..., Any] = numba.njit(nogil=True, **options)(namespace[name])
-    return made
+    key = "" if calls else stored.key(source, function.constants, options=options)
+    made = stored.executed(source, name, {**own, **function.constants}, f"<{function.name}: {name}>", key)
+    found: Callable[..., Any] = keep(numba.njit(nogil=True, **options)(made), stored.Kept(key))
+    return found

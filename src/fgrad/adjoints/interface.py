@@ -7,8 +7,8 @@ import inspect
 import itertools
 import linecache
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, overload
 
 import numba
 import numpy as np
@@ -16,7 +16,8 @@ import numpy as np
 from fgrad import config, locks
 from fgrad.adjoints import emission
 from fgrad.adjoints.operation import call
-from fgrad.adjoints.programs import Cost, Program, Users
+from fgrad.adjoints.programs import Cost, Form, Program, Users
+from fgrad.adjoints.stored import keeping, stamped
 from fgrad.adjoints.syntax import UnsupportedKernelError
 from fgrad.compat.numba import is_dispatcher, is_dufunc
 from fgrad.core.tensor import Tensor
@@ -26,6 +27,7 @@ from fgrad.numpy.indexing import setitem
 from fgrad.numpy.registry import storable
 from fgrad.ops.linear import broadcast_to, reshape
 
+ResultShape: TypeAlias = Callable[..., Any]
 _making = locks.lock()
 _numbers = itertools.count(1)
 
@@ -37,8 +39,11 @@ class Differentiable:
         kernel_to_differentiate: the user's dispatcher.
     """
 
-    def __init__(self, kernel: Any, checkpoint: int | bool = False) -> None:
+    def __init__(
+        self, kernel: Any, checkpoint: int | bool = False, result_shape: ResultShape | None = None
+    ) -> None:
         self.kernel_to_differentiate, self.checkpoint = kernel, checkpoint
+        self._result_shape, self._stamp = result_shape, stamped(kernel)
         self.__name__ = kernel.py_func.__name__
         self.__doc__ = kernel.py_func.__doc__
         self.__wrapped__ = kernel.py_func
@@ -119,10 +124,14 @@ class Differentiable:
         if base is None:
             types = _argument_types(structure, kinds)
 
-            def build(values: list[Any]) -> list[Any]:
-                return list(_rebuilt_arguments(structure, values))
-
-            base = Users(self.kernel_to_differentiate, types, build)
+            self._stamp = self._stamp or stamped(self.kernel_to_differentiate)  # it names what came later
+            form = Form(
+                lambda values: _rebuilt_arguments(structure, values),
+                lambda names, classes: _texts(structure, iter(names), classes),
+                self._stamp,
+                self._result_shape,
+            )
+            base = Users(self.kernel_to_differentiate, types, form)
             base.function.snapshots = self.checkpoint
             self._programs[structure, tuple(kinds)] = base
         assert isinstance(base, Users)  # noqa: S101 -- as made above
@@ -206,6 +215,25 @@ def _unflattened(structure: Any, values: Any) -> Any:
 def _rebuilt_arguments(structure: Any, values: Sequence[Any]) -> tuple[Any, ...]:
     found: tuple[Any, ...] = _unflattened(structure, iter(values))
     return found
+
+
+def _texts(structure: Any, names: Iterator[str], classes: dict[str, Any]) -> list[str]:
+    """Return the text of arguments; `classes` gets those of named tuples."""
+
+    def text(x: Any) -> str:
+        if x is None:
+            return "None"
+        if x == 0:
+            return next(names)
+        kind, *parts = x
+        inside = "".join(f"{text(p)}, " for p in parts)
+        if kind is tuple:
+            return f"({inside})"
+        name = f"class_{len(classes)}"
+        classes[name] = kind
+        return f"{name}({inside})"
+
+    return [text(part) for part in structure[1:]]
 
 
 def _argument_types(structure: Any, kinds: Sequence[Any]) -> list[Any]:
@@ -322,14 +350,23 @@ def elementwise(ufunc: Any) -> Elementwise:
 
 
 @overload
-def differentiate(kernel: Callable[..., Any], *, checkpoint: int | bool = False) -> Differentiable: ...
+def differentiate(
+    kernel: Callable[..., Any], *, checkpoint: int | bool = False, result_shape: ResultShape | None = None
+) -> Differentiable: ...
 
 
 @overload
-def differentiate(*, checkpoint: int | bool) -> Callable[[Callable[..., Any]], Differentiable]: ...
+def differentiate(
+    *, checkpoint: int | bool = False, result_shape: ResultShape | None = None
+) -> Callable[[Callable[..., Any]], Differentiable]: ...
 
 
-def differentiate(kernel: Callable[..., Any] | None = None, *, checkpoint: int | bool = False) -> Any:
+def differentiate(
+    kernel: Callable[..., Any] | None = None,
+    *,
+    checkpoint: int | bool = False,
+    result_shape: ResultShape | None = None,
+) -> Any:
     """Return a kernel of Numba as a function of arrays and Tensors, with derivatives of every order.
 
     The kernel stays as it is, and is what runs; its derivatives are written from its source, statement by
@@ -342,6 +379,10 @@ def differentiate(kernel: Callable[..., Any] | None = None, *, checkpoint: int |
         checkpoint: how many snapshots a loop outside of others keeps instead of recording every turn: from
             each of them a part of the loop runs again before its reverse. True keeps about the square root of
             the number of turns, so memory grows as that. Values are the same.
+        result_shape: what tells `jit` and `vmap` which shape a returned array has, where that depends on more
+            than shapes and integers: a function of the same arguments, of which arrays have `shape` and
+            `dtype`. It returns a shape, or a tuple of shapes where the kernel returns a tuple, with () for
+            numbers. Results of other shapes raise ValueError.
 
     Returns:
         A function of the same arguments: arrays, numbers, and tuples of those. It calls the kernel where none
@@ -372,11 +413,12 @@ def differentiate(kernel: Callable[..., Any] | None = None, *, checkpoint: int |
     if checkpoint is not False and checkpoint < 1:
         raise ValueError(f"checkpoint is a number of snapshots, or True, not {checkpoint}")
     if kernel is None:
-        return functools.partial(differentiate, checkpoint=checkpoint)
+        return functools.partial(differentiate, checkpoint=checkpoint, result_shape=result_shape)
     if isinstance(kernel, Differentiable):
-        if not checkpoint or isinstance(kernel, Elementwise):
+        if not (checkpoint or result_shape) or isinstance(kernel, Elementwise):
             return kernel
-        return Differentiable(kernel.kernel_to_differentiate, checkpoint)
+        own = kernel.checkpoint, kernel._result_shape
+        return Differentiable(kernel.kernel_to_differentiate, checkpoint or own[0], result_shape or own[1])
     if is_dufunc(kernel):
         return elementwise(kernel)
     if not is_dispatcher(kernel):
@@ -384,15 +426,33 @@ def differentiate(kernel: Callable[..., Any] | None = None, *, checkpoint: int |
             f"differentiate takes what numba.njit returns, not a {type(kernel).__name__}: decorate the "
             "function with @numba.njit, or use fgrad.kernel, which does it"
         )
-    return Differentiable(kernel, checkpoint)
+    return Differentiable(kernel, checkpoint, result_shape)
 
 
-def kernel(fun: Callable[..., Any], *, checkpoint: int | bool = False) -> Differentiable:
+@overload
+def kernel(
+    fun: Callable[..., Any], *, checkpoint: int | bool = False, result_shape: ResultShape | None = None
+) -> Differentiable: ...
+
+
+@overload
+def kernel(
+    *, checkpoint: int | bool = False, result_shape: ResultShape | None = None
+) -> Callable[[Callable[..., Any]], Differentiable]: ...
+
+
+def kernel(
+    fun: Callable[..., Any] | None = None,
+    *,
+    checkpoint: int | bool = False,
+    result_shape: ResultShape | None = None,
+) -> Any:
     """Return a function of loops over elements, compiled by Numba, with derivatives of every order.
 
     Args:
-        fun: a Python function of arrays and numbers that Numba compiles.
+        fun: a Python function of arrays and numbers that Numba compiles, and fgrad keeps on disk.
         checkpoint: as in `differentiate`.
+        result_shape: likewise.
 
     Returns:
         What `differentiate` returns for it.
@@ -412,7 +472,9 @@ def kernel(fun: Callable[..., Any], *, checkpoint: int | bool = False) -> Differ
         >>> fgrad.grad(horner, argnums=1)(np.array([1.0, 2.0, 3.0]), 2.0)
         np.float64(14.0)
     """
-    return differentiate(numba.njit(fun), checkpoint=checkpoint)
+    if fun is None:
+        return functools.partial(kernel, checkpoint=checkpoint, result_shape=result_shape)
+    return differentiate(keeping(fun), checkpoint=checkpoint, result_shape=result_shape)
 
 
 __all__ = ["Differentiable", "UnsupportedKernelError", "differentiate", "kernel"]

@@ -7,17 +7,22 @@ differ in how many operands are cotangents and directions, in which they are lin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fgrad import locks
 from fgrad.adjoints.batched import Batched
+from fgrad.adjoints.launches import launched
 from fgrad.adjoints.programs import Program
+from fgrad.compiler.library import LIBRARY, ON_PAIRS
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES, VJP, Pattern, Primitive, Rule, register
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, reshape
+
+ROWS = 2**20  # elements of cotangents of single examples, at most, that are held to be summed
 
 _declaring = locks.lock()
 
@@ -30,12 +35,36 @@ def call(values: Sequence[Any], kernel: Program) -> tuple[Any, ...]:
     return found
 
 
-def back(cts: Sequence[Any], values: Sequence[Any], *, kernel: Program, **params: Any) -> tuple[Any, ...]:
+def back(
+    cts: Sequence[Any], values: Sequence[Any], *, kernel: Program, wrt: tuple[int, ...], **params: Any
+) -> tuple[Any, ...]:
     """Return the cotangents of operands; the primitive says how many of its own are cotangents of outputs."""
+    if isinstance(kernel, Batched) and not all(kernel.mapped[i] for i in wrt):
+        size = kernel.size(values)
+        if size * sum(math.prod(values[i].shape) for i in wrt if not kernel.mapped[i]) <= ROWS:
+            return _summed(cts, values, kernel, wrt, size, **params)
+    params["wrt"] = wrt
     name = f"kernel.vjp of {len(cts)}" + f" along {kernel.directions}" * bool(kernel.directions)
     _demand(name, lambda: _declare_back(name, len(cts), kernel.directions))
     found: tuple[Any, ...] = bind(name, *cts, *values, kernel=kernel, **params)
     return found
+
+
+def _summed(
+    cts: Sequence[Any], values: Sequence[Any], kernel: Batched, wrt: tuple[int, ...], size: int, **params: Any
+) -> tuple[Any, ...]:
+    """Return cotangents of operands that all examples share as sums, so that threads share the examples."""
+    full = tuple([m or i in wrt for i, m in enumerate(kernel.mapped)])
+    rows = back(
+        cts,
+        _filled(values, kernel.mapped, full, size),
+        kernel=Batched(kernel.inner, full),
+        wrt=wrt,
+        **params,
+    )
+    return tuple(
+        [x if kernel.mapped[i] else bind("sum", x, axes=(0,)) for i, x in zip(wrt, rows, strict=True)]
+    )
 
 
 def _demand(name: str, declare: Callable[[], None]) -> None:
@@ -157,6 +186,7 @@ def _register(name: str, run: Rule, shape: Rule, batch: Rule, vjp: Callable[[Pat
             traits={NOT_FOLDED},
         )
     )
+    LIBRARY[name] = LIBRARY[f"{ON_PAIRS} {name}"] = launched
 
 
 def _size(mapped: Sequence[bool], values: Sequence[Any]) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
 from fgrad import locks
-from fgrad.adjoints import emission, syntax
+from fgrad.adjoints import emission, shapes, syntax
 from fgrad.adjoints.adjoint import Adjoint
 from fgrad.adjoints.compilation import compiled
 from fgrad.adjoints.lowering import lowered
@@ -66,7 +66,13 @@ class Program:
         places: the parameters that are operands, in their order.
         family: code that is the same whatever the fixed values are.
         directions: how many of the first operands its outputs are linear in, those that are used.
+        base: the program of which it is the tangent.
+        root: the program of one example.
+        masks: for every axis of examples, the outermost first, which operands have it.
     """
+
+    root: Program
+    masks: tuple[tuple[bool, ...], ...]
 
     def __init__(
         self,
@@ -75,13 +81,15 @@ class Program:
         places: Sequence[int] | None = None,
         directions: int = 0,
         family: dict[str, Any] | None = None,
+        base: Program | None = None,
     ) -> None:
         known = dict(fixed)
-        self.function, self.fixed, self.directions = function, fixed, directions
+        self.function, self.fixed, self.directions, self.base = function, fixed, directions, base
         self.places = (
             [i for i in range(len(function.params)) if i not in known] if places is None else list(places)
         )
         self.family: dict[Any, Any] = {} if family is None else family
+        self.root, self.masks = self, ()
 
     # ---- its signature ------------------------------------------------------------------------------
 
@@ -118,7 +126,7 @@ class Program:
         if "function" not in family:
             family["function"] = tangent(self.function)
         n, k = len(self.function.params), len(self.floating)
-        return Program(family["function"], self.fixed, [*range(n, n + k), *self.places], k, family)
+        return Program(family["function"], self.fixed, [*range(n, n + k), *self.places], k, family, self)
 
     # ---- calls --------------------------------------------------------------------------------------
 
@@ -196,48 +204,126 @@ class Program:
         Raises:
             NotImplementedError: the kernel returns an array, whose shape is not known before it runs.
         """
-        names = [p.name for p in self.operands]
+        by_name = {p.name: a for p, a in zip(self.operands, avals, strict=True)}
+        kinds = [dtype_of(self.function.types[n]) for n in self.function.returns]
+        found = [Aval(s, d) for s, d in zip(self.returned_shapes(avals), kinds, strict=True)]
+        return (*found, *[by_name[p.name] for p in self.function.params if p.written])
+
+    def returned_shapes(self, avals: Sequence[Aval]) -> list[shapes.Shape]:
+        """Return the shapes of what is returned.
+
+        Raises:
+            NotImplementedError: one is not known before the kernel runs.
+        """
+        function = self.function
+        if self.base is not None:
+            own = self.base.returned_shapes(avals[self.directions :])
+            floating = [syntax.is_floating(function.types[n]) for n in function.returns[: len(own)]]
+            return own + [s for s, f in zip(own, floating, strict=True) if f]
+        arrays = {
+            p.name: a.shape for p, a in zip(self.operands, avals, strict=True) if syntax.is_array(p.type)
+        }
+        numbers = {function.params[i].name: x for i, x in self.fixed}
+        known = shapes.array_shapes(function, arrays, numbers)
         found = []
-        for n in self.function.outputs:
-            ty = self.function.types[n]
-            if n in names:
-                found.append(avals[names.index(n)])
-            elif not syntax.is_array(ty):
-                found.append(Aval((), numba.np.numpy_support.as_dtype(ty)))
-            else:
+        for n in function.returns:
+            if syntax.is_array(function.types[n]) and n not in known:
                 raise NotImplementedError(
-                    f"the kernel {self.function.name} returns an array, whose shape is not known before it "
-                    "runs: under jit or eval_shape, pass an array for it to write into"
+                    f"the kernel {function.name} returns an array, {n}, whose shape depends on more than the "
+                    "shapes of arrays and integers that are not traced (under jit those are static_argnums), "
+                    "so that it is not known before the kernel runs: under jit, vmap or eval_shape pass an "
+                    "array for it to write into, or say which shape it is by "
+                    "fgrad.differentiate(kernel, result_shape=lambda *args: ...)"
                 )
-        return tuple(found)
+            found.append(known.get(n, ()))
+        return found
 
 
 class Users(Program):
     """The user's own kernel."""
 
-    def __init__(self, kernel: Any, kinds: Sequence[Any], build: Callable[[list[Any]], list[Any]]) -> None:
+    def __init__(self, kernel: Any, kinds: Sequence[Any], form: Form) -> None:
         function, self.structure = lowered(kernel, kinds)
         super().__init__(function)
-        self.kernel, self.build = kernel, build
+        self.kernel, self.form = kernel, form
 
     def with_fixed(self, fixed: tuple[tuple[int, Any], ...]) -> Program:
         """Return the same program with values for some parameters."""
         if not fixed:
             return self
         made = object.__new__(Users)
-        made.structure, made.kernel, made.build = self.structure, self.kernel, self.build
+        made.structure, made.kernel, made.form = self.structure, self.kernel, self.form
         Program.__init__(made, self.function, fixed, family=self.family)
         return made
 
     def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Return the outputs, by the user's own code."""
         args = self.arguments(values, own=True)
-        returned = self.kernel(*self.build(args))
+        returned = self.kernel(*self.form.build(args))
         written = [a for a, p in zip(args, self.function.params, strict=True) if p.written]
         parts = [
             np.array(x) if any(np.may_share_memory(x, a) for a in args) else x for x in _leaves(returned)
         ]
+        if self.form.result_shape is not None:
+            self.demand_shapes(values, parts)
         return (*map(_output, parts), *written)
+
+    def returned_shapes(self, avals: Sequence[Aval]) -> list[shapes.Shape]:
+        """Return the shapes of what is returned, as the user says they are where that is so."""
+        if self.form.result_shape is None:
+            return super().returned_shapes(avals)
+        said = self.form.result_shape(*self.form.build(self.filled(avals)))
+        found: list[shapes.Shape] = []
+        _shapes(self.structure, said, found)
+        ranks = [self.function.types[n].ndim if syntax.is_array(self.function.types[n]) else 0
+                 for n in self.function.returns]  # fmt: skip
+        if [len(s) for s in found] != ranks:
+            raise ValueError(
+                f"result_shape of {self.function.name} gives {said}, but what it returns has "
+                f"{', '.join(map(str, ranks))} axes"
+            )
+        return found
+
+    def demand_shapes(self, values: Sequence[Any], parts: Sequence[Any]) -> None:
+        """Refuse results of other shapes than the user said."""
+        said = self.returned_shapes([Aval(np.shape(v), np.result_type(v)) for v in values])
+        for s, x in zip(said, parts, strict=True):
+            if np.shape(x) != s:
+                raise ValueError(
+                    f"{self.function.name} returned an array of shape {np.shape(x)}, where result_shape "
+                    f"says {s}"
+                )
+
+
+class Form(NamedTuple):
+    """How a kernel is called.
+
+    Attributes:
+        build: its arguments from the values of parameters.
+        texts: the same of names; a dictionary gets the classes of named tuples.
+        stamp: what it was before it was compiled, as of `stored.stamped`.
+        result_shape: what the user says of the shapes of results, from its arguments.
+    """
+
+    build: Callable[[Sequence[Any]], Sequence[Any]]
+    texts: Callable[[Sequence[str], dict[str, Any]], Sequence[str]]
+    stamp: str
+    result_shape: Callable[..., Any] | None = None
+
+
+def _shapes(structure: Any, said: Any, found: list[shapes.Shape]) -> None:
+    """Take apart what a user says of shapes: a shape for each array or number that a kernel returns."""
+    if isinstance(structure, tuple):
+        for part, s in zip(structure, said, strict=True):
+            _shapes(part, s, found)
+    elif structure is not None:
+        found.append(tuple(map(int, said)) if isinstance(said, tuple | list) else (int(said),))
+
+
+def dtype_of(ty: Any) -> np.dtype[Any]:
+    """Return the dtype of a number, or of the elements of an array."""
+    found: np.dtype[Any] = numba.np.numpy_support.as_dtype(syntax.element(ty))
+    return found
 
 
 def _leaves(x: Any) -> list[Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Callable
 from functools import cache
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
+from fgrad.blocks import suppress
 from fgrad.compat import self_test
 
 
@@ -61,6 +63,126 @@ def on_typing(kind: type, act: Callable[..., Any]) -> None:
     from numba.core.typing.typeof import typeof_impl  # noqa: PLC0415 -- late, as above
 
     typeof_impl.register(kind)(act)
+
+
+# ---- machine code ----------------------------------------------------------------------------------------
+
+
+@self_test
+def code_is_kept() -> bool:
+    """Return whether the compiled code of functions can be taken from them, and given to them."""
+    import numba  # noqa: PLC0415 -- late, as above
+    from numba.core.caching import NullCache  # noqa: PLC0415
+    from numba.core.codegen import CPUCodeLibrary  # noqa: PLC0415
+    from numba.core.compiler import CompileResult  # noqa: PLC0415
+    from numba.core.serialize import dumps  # noqa: PLC0415
+
+    known = hasattr(CompileResult, "_reduce") and hasattr(CompileResult, "_rebuild") and callable(dumps)
+    known = known and all(hasattr(CPUCodeLibrary, n) for n in ("has_dynamic_globals", "_get_compiled_object"))
+    return known and type(numba.njit(_same)._cache) is NullCache
+
+
+class _Cache:
+    """What Numba asks for compiled code, in place of a cache of its own; `kept` loads and saves bytes."""
+
+    cache_path = None
+
+    def __init__(self, kept: Any) -> None:
+        self.kept = kept
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """Return compiled code, None where there is none that this process can use."""
+        from numba.core.compiler import CompileResult  # noqa: PLC0415 -- late, as above
+
+        context.refresh()
+        content = self.kept.load(str(signature))
+        if content:
+            with suppress(Exception):  # it names what is no more
+                return CompileResult._rebuild(context, *pickle.loads(content))  # noqa: S301 -- the user's own
+        return None
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        """Save compiled code, unless it holds addresses of this process."""
+        from numba.core.serialize import dumps  # noqa: PLC0415 -- late, as above
+
+        if not result.library.has_dynamic_globals and all(x.can_cache for x in result.lifted):
+            with suppress(Exception):  # it holds what cannot be stored
+                self.kept.save(str(signature), dumps(result._reduce()))
+
+    def enable(self) -> None:
+        """Do nothing: it is."""
+
+    def disable(self) -> None:
+        """Do nothing."""
+
+    def flush(self) -> None:
+        """Do nothing: entries are those of `fgrad.cache`."""
+
+
+def keep(function: Any, kept: Any) -> Any:
+    """Return a function that `numba.njit` made, whose code `kept` loads and saves from now on."""
+    if code_is_kept():
+        function._cache = _Cache(kept)
+    return function
+
+
+def kept_by(function: Any) -> Any:
+    """Return what loads and saves the code of a function; None where that is Numba's matter."""
+    own = getattr(function, "_cache", None)
+    return own.kept if isinstance(own, _Cache) else None
+
+
+class CFunction(NamedTuple):
+    """A function for C.
+
+    Attributes:
+        address: of its machine code.
+        owner: what keeps that alive.
+        symbol: its name in the object file.
+        externals: names that the object file takes from elsewhere.
+        machine: the object file; empty if it holds addresses of this process, or is not to be had.
+    """
+
+    address: int
+    owner: Any
+    symbol: str
+    externals: tuple[str, ...]
+    machine: bytes
+
+
+def c_function(function: Callable[..., Any], signature: Any) -> CFunction:
+    """Return a function for C, compiled with all that it calls."""
+    import numba  # noqa: PLC0415 -- late, as above
+
+    made: Any = numba.cfunc(signature)(function)
+    externals: tuple[str, ...] = ()
+    machine = b""
+    if code_is_kept():
+        with suppress(Exception):  # whatever another version does there
+            library = made._library
+            if not library.has_dynamic_globals:
+                module = library._final_module
+                named = [*module.functions, *module.global_variables]
+                externals = tuple([v.name for v in named if v.is_declaration and "llvm." not in v.name])
+                machine = library._get_compiled_object()
+    return CFunction(made.address, made, made.native_name, externals, machine)
+
+
+def runtime_is_there() -> bool:
+    """Return whether compiled code finds what it calls of Numba's: it is made ready if need be."""
+    from numba.core.registry import cpu_target  # noqa: PLC0415 -- late, as above
+
+    return bool(cpu_target.target_context)
+
+
+def code_settings() -> str:
+    """Return the settings on which Numba's machine code depends."""
+    from numba import config  # noqa: PLC0415 -- late, as above
+    from numba.core.registry import cpu_target  # noqa: PLC0415
+
+    names = ("OPT", "BOUNDSCHECK", "DEBUGINFO_DEFAULT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX")
+    chosen = [f"{n}={getattr(config, n, None)}" for n in names]
+    return f"{' '.join(chosen)} {cpu_target.target_context.codegen().magic_tuple()}"
 
 
 # ---- the simulator of CUDA -----------------------------------------------------------------------------

@@ -41,6 +41,10 @@ NO_MEMORY = (
 REFUSED = (
     "a matrix in a compiled function is not positive definite, or singular, to rounding, or it holds NaN"
 )
+RAISED = (
+    "a kernel that a compiled function calls raised an exception: call it outside of `jit`, with the same "
+    "arguments, to see which"
+)
 DOUBTS = 3  # failed speculations in a row, after which it is given up
 RELEASE = 100_000  # elements times operations of a program that lets other threads run meanwhile
 
@@ -103,6 +107,7 @@ class Executable:
             IndexError: an index is out of bounds.
             LinAlgError: a matrix is singular, or not positive definite.
             MemoryError: there is no memory for what a loop keeps of each step.
+            RuntimeError: a kernel of the user's raised, and cannot be asked once more; else what it raised.
         """
         if self._doubted >= DOUBTS:
             return self.plain.run(leaves)
@@ -130,10 +135,10 @@ class Executable:
             if outs[-1] == vm.EXHAUSTED:
                 raise MemoryError(NO_MEMORY)
             found = self._again(ins)
-            if outs[-1] != vm.REFUSED:
+            if outs[-1] not in {vm.REFUSED, vm.RAISED}:
                 raise IndexError(OUTSIDE)
             if found is None:
-                raise LinAlgError(REFUSED)
+                raise LinAlgError(REFUSED) if outs[-1] == vm.REFUSED else RuntimeError(RAISED)
             return found
         if any(outs[k] for k in self._doubts):
             self._doubted += 1

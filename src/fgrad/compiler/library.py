@@ -59,7 +59,10 @@ def launch(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     Raises:
         BrokenContractError: it would read or write outside of what is in the slots.
     """
-    rule = LIBRARY.get(equation.name)
+    name = equation.name
+    if name == ON_PAIRS and (whole := f"{name} {equation.params['of']}") in LIBRARY:
+        name = whole
+    rule = LIBRARY.get(name)
     made = (rule and rule(equation, slots)) or _universal(equation, slots)
     if made is not None and made.kernel.contract is not None and not isinstance(slots, _Anywhere):
         sizes: dict[int, tuple[int, int]] = {}

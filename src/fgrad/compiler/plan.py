@@ -96,16 +96,17 @@ def _content(buffer: Buffer) -> np.ndarray[Any, Any] | slice | stacks.Stack:
     return slice(buffer.start, buffer.start + buffer.size) if buffer.array is None else buffer.array
 
 
-def _hint(program: Program) -> str:
-    """Return what to say of a program that takes long to compile: which line a loop may have repeated."""
-    if len(program.equations) < MANY:
+def unrolled(equations: Sequence[Equation]) -> str:
+    """Return what to say of a long program: which line a loop may have repeated; "" of others."""
+    if len(equations) < MANY:
         return ""
-    line, count = Counter(e.line for e in program.equations).most_common(1)[0]
+    line, count = Counter(e.line for e in equations).most_common(1)[0]
     if count < MANY // 2:
         return ""
     return (
-        f"{count} of {len(program.equations)} operations are of {place_of(line)}: a loop in Python was "
-        "unrolled there; fgrad.lax.scan or fori_loop compiles one turn of it"
+        f"{count} of {len(equations)} operations are of {place_of(line)}: a loop in Python was "
+        "unrolled there; fgrad.lax.scan or fori_loop compiles one turn of it, and fgrad.kernel a function of "
+        "loops over elements"
     )
 
 
@@ -150,7 +151,7 @@ class Plan(layout.Plan):
         self._speak_of(program)
         self.size = self.block.size
         self.results = [self.block.known[y] if isinstance(y, Var) else None for y in results]
-        native.compiled_all([*entry.runtime(), *self.block.keys()], name, _hint(program))
+        native.compiled_all([*entry.runtime(), *self.block.keys()], name, unrolled(program.equations))
         self.table = vm.Assembler()
         self.work = 0
         self.marks: list[Mark] = []

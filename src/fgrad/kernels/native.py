@@ -155,6 +155,17 @@ def python_kernel(function: Callable[..., None]) -> Kernel:
     return Kernel(id(function), None, function)
 
 
+def found_elsewhere(name: str) -> Kernel | None:
+    """Return the kernel that another compiler has made, and that `keep_elsewhere` kept by this name."""
+    path = store.path_of(_whole(name, "kernel"))
+    return _load(path) if path else None
+
+
+def keep_elsewhere(name: str, code: Code) -> None:
+    """Keep on disk what another compiler has made; the name says all that it depends on."""
+    _keep(_whole(name, "kernel"), code)
+
+
 def statistics() -> Statistics:
     """Return how many kernels were compiled and loaded in this process; tests count them."""
     return Statistics(**_counts)
@@ -182,7 +193,7 @@ def _found(text: str, signature: str) -> Kernel | None:
     if interpreted():
         kernel: Kernel | None = python_kernel(source.execute(text, **intrinsics.interpreted_names()).kernel)
     else:
-        path = _path(_whole(text, signature))
+        path = store.path_of(_whole(text, signature))
         kernel = _load(path) if path else None
     if kernel is not None:
         kernel.contract = contracts.of(text)
@@ -193,22 +204,21 @@ def _kept(text: str, signature: str, made: Compiled) -> Kernel:
     """Return a kernel that was just compiled, and keep it on disk."""
     code, address, owner = made
     _counts["compiled"] += 1
-    path = _path(_whole(text, signature))
-    if path:
-        with suppress(OSError):
-            store.keep(path, _packed(code, path.stem))
+    _keep(_whole(text, signature), code)
     kernel = Kernel(address, owner)
     kernel.contract = contracts.of(text)
     return kernel
 
 
+def _keep(whole: str, code: Code) -> None:
+    path = store.path_of(whole)
+    if path:
+        with suppress(OSError):
+            store.keep(path, _packed(code, path.stem))
+
+
 def _whole(text: str, signature: str) -> str:
     return f"{store.header()}, {signature}\n{text}"
-
-
-def _path(text: str) -> Path | None:
-    folder = store.folder()
-    return folder / f"k_{store.digest(text)}.o" if folder else None
 
 
 def _load(path: Path) -> Kernel | None:
@@ -223,14 +233,10 @@ def _load(path: Path) -> Kernel | None:
 
 
 def _packed(code: Code, key: str) -> bytes:
-    content = " ".join([code.symbol, *code.externals]).encode() + b"\n" + code.machine
-    return store.digest(key, content).encode() + b"\n" + content
+    return store.sealed(key, " ".join([code.symbol, *code.externals]).encode() + b"\n" + code.machine)
 
 
 def _unpacked(entry: bytes, key: str) -> Code | None:
-    total, _, content = entry.partition(b"\n")
-    if not total or total != store.digest(key, content).encode():
-        return None
-    names, _, machine = content.partition(b"\n")
+    names, _, machine = store.unsealed(key, entry).partition(b"\n")
     symbol, *externals = names.decode().split(" ")
-    return Code(symbol, tuple(externals), machine)
+    return Code(symbol, tuple(externals), machine) if symbol else None

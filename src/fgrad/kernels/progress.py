@@ -19,6 +19,12 @@ def is_seen() -> bool:
     return sys.stderr.isatty()
 
 
+def say(text: str) -> None:
+    """Write a line, unless stderr is no terminal, or `FGRAD_QUIET=1`."""
+    if is_seen() and not config.quiet():
+        sys.stderr.write(f"fgrad: {text}\n")
+
+
 def each(do: Callable[[T], Any], items: Sequence[T], what: str, hint: str = "") -> None:
     """Call `do` with each item; say how many are done, on one line, once it has taken two seconds.
 

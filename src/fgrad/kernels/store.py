@@ -161,6 +161,40 @@ def keep(path: Path, content: bytes) -> None:
     _unseen[path.parent] = written + len(content)
 
 
+def sealed(name: str, content: bytes) -> bytes:
+    """Return an entry: content behind a digest of it and of the name of the entry."""
+    return digest(name, content).encode() + b"\n" + content
+
+
+def unsealed(name: str, entry: bytes) -> bytes:
+    """Return the content of an entry; nothing if it is damaged, or another one's."""
+    total, _, content = entry.partition(b"\n")
+    return content if total and total == digest(name, content).encode() else b""
+
+
+def kept(key: str) -> bytes:
+    """Return what was kept for a key; nothing if there is none."""
+    path = path_of(key)
+    content = unsealed(path.stem, read(path)) if path else b""
+    if path and content:
+        touch(path)
+    return content
+
+
+def keep_for(key: str, content: bytes) -> None:
+    """Keep content for a key, where that can be."""
+    path = path_of(key)
+    if path:
+        with suppress(OSError):
+            keep(path, sealed(path.stem, content))
+
+
+def path_of(key: str) -> Path | None:
+    """Return where the entry of a key is; None where nothing is kept."""
+    place = folder()
+    return place / f"k_{digest(key)}.o" if place else None
+
+
 def remove(files: list[Path]) -> None:
     """Remove files, those that can be."""
     for file in files:

@@ -30,6 +30,7 @@ CALL, LOOP, NEXT, LEAVE, BRANCH, COPY, ZERO, SWAP, VIEW, PUSH, FOLLOW, HALT = ra
 # faults; others are counts
 EXHAUSTED = -1  # of a stack for which there is no memory
 REFUSED = -2  # of a matrix that NumPy may refuse
+RAISED = -3  # by a kernel of the user's
 
 _TEXT = (
     f"{', '.join(OPERATIONS)} = range({len(OPERATIONS)})\nEXHAUSTED = {EXHAUSTED}\n"

@@ -14,7 +14,7 @@ from numpy.linalg import LinAlgError
 
 from fgrad import tree
 from fgrad.compiler import Executable
-from fgrad.compiler.executable import NO_MEMORY, OUTSIDE, REFUSED, lowered
+from fgrad.compiler.executable import NO_MEMORY, OUTSIDE, RAISED, REFUSED, lowered
 from fgrad.compiler.pairs import as_staged
 from fgrad.compiler.plan import Plan, Python
 from fgrad.core.aval import Aval
@@ -145,6 +145,7 @@ class _Writer(Writer):
             for failed, error, text in (
                 (f"== {vm.EXHAUSTED}", MemoryError, NO_MEMORY),
                 (f"== {vm.REFUSED}", LinAlgError, REFUSED),
+                (f"== {vm.RAISED}", RuntimeError, RAISED),
                 ("!= 0", IndexError, OUTSIDE),
             ):
                 self.lines += [f"if {names[-1]} {failed}:", f"    raise {self.name(error)}({text!r})"]

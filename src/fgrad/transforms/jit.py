@@ -14,6 +14,7 @@ from fgrad import config, tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import adopted, default_place, find, is_foreign, moved
 from fgrad.compiler import Cost, Executable
+from fgrad.compiler.plan import unrolled
 from fgrad.compiler.simplify import simplify
 from fgrad.core.aval import Aval
 from fgrad.core.caches import LRU
@@ -27,6 +28,7 @@ from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
 from fgrad.core.trace import FLOOR, current, next_level, running
 from fgrad.core.tracebacks import shorten
 from fgrad.errors import RetraceWarning
+from fgrad.kernels import progress
 from fgrad.locks import lazy, making
 from fgrad.transforms.axes import bound_axes
 from fgrad.transforms.calling import (
@@ -58,6 +60,7 @@ R = TypeVar("R")
 NUMBERS = (bool, int, float, complex)
 GUARDS = 4  # the kinds of arguments with a short way
 SHOWN = 100  # lines of a program in a notebook
+UNROLLED = 20_000  # operations, from which on a line on the terminal says so
 MANY = 50  # specialisations from which on somebody should hear of it
 
 
@@ -496,6 +499,9 @@ class Specialisation:
 
         if source := draws.frozen(first, again):
             raise frozen("jit", fun, source)
+        if len(stage.equations) > UNROLLED:
+            hint = unrolled(stage.equations)
+            progress.say(f"{name_of(fun)} has {len(stage.equations)} operations. {hint}".rstrip())
         self.template, self.out_structure = template, structure
         self.procedure: Procedure = Procedure(stage.program(inputs, outputs), name_of(fun))
         places = {v: i for i, v in enumerate(inputs)}
