@@ -10,12 +10,12 @@ import numpy as np
 
 from fgrad.compiler.decompose import RULES, Writer
 from fgrad.compiler.library import FAULTS, LIBRARY, Launch, internal, is_native, stated
+from fgrad.compiler.matrices import are_known, called, swapped
 from fgrad.compiler.matrix_loops import PAIRED, paired
 from fgrad.compiler.pairs import is_pair, part_of
 from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import dense_systems, native
-from fgrad.kernels.lapack import Routine
 
 WORDS = np.dtype(np.int64)
 
@@ -28,43 +28,22 @@ def _written(w: Writer, name: str, *args: Any, results: Sequence[Aval], **params
     return w.write_all(f"lapack.{name}", *args, results=tuple(results), **params)
 
 
-def _called(made: Routine | None, numbers: list[int], count: int, work: int, fails: bool) -> Any:
-    if made is None:
-        return None
-    return Launch(made.kernel, [*numbers, made.function], count, work, shared=False, fails=fails)
-
-
-def _is_known(*args: Any) -> bool:
-    first = args[0].aval.dtype if isinstance(args[0], Var) else None
-    return all(
-        isinstance(a, Var) and a.aval.dtype == first and a.aval.dtype.char in "fd" and a.aval.size
-        for a in args
-    )
-
-
-def _swapped(w: Writer, x: Var, pair: int) -> Any:
-    """Return transposed matrices, of pairs if `pair` is 2."""
-    rank = len(x.aval.shape) - (pair - 1)
-    axes = (*range(rank - 2), rank - 1, rank - 2, *range(rank, len(x.aval.shape)))
-    return w.transpose(x, axes=axes)
-
-
 # ---- L U
 
 
 def _lu(w: Writer, a: Any, pair: int = 1) -> Any:
-    if not _is_known(a):
+    if not are_known(a):
         return None
     shape = a.aval.shape[: len(a.aval.shape) - (pair - 1)]
     *lead, m, n = shape
-    turned = _swapped(w, a, pair)
+    turned = swapped(w, a, pair)
     results = turned.aval, Aval((*lead, min(m, n)), WORDS)
     found = _written(w, "lu", turned, results=results, pair=pair, m=m, n=n)
     if found is None:
         return None
     order = w.make("kernel.order", found[1], m=m)
     narrow = np.dtype(np.int32)
-    return _swapped(w, found[0], pair), w.typed(found[1], narrow), w.typed(order, narrow)
+    return swapped(w, found[0], pair), w.typed(found[1], narrow), w.typed(order, narrow)
 
 
 def _call_lu(e: Equation, slots: dict[Var, int]) -> Any:
@@ -72,7 +51,7 @@ def _call_lu(e: Equation, slots: dict[Var, int]) -> Any:
     count = math.prod(outs[1].aval.shape[:-1])
     made = dense_systems.getrf(a.aval.dtype.name, p["pair"])
     numbers = [*(slots[v] for v in (a, *outs)), count, p["m"], p["n"]]
-    return _called(made, numbers, count, count * p["m"] * p["n"] * min(p["m"], p["n"]), fails=False)
+    return called(made, numbers, count, count * p["m"] * p["n"] * min(p["m"], p["n"]), fails=False)
 
 
 # ---- banded systems
@@ -84,8 +63,8 @@ def _banded(w: Writer, ab: Any, b: Any, *, below: int, above: int, pair: int = 1
     dtype = np.result_type(ab.aval.dtype, b.aval.dtype)
     if dtype.char not in "fd":
         return None
-    ab, b = _swapped(w, w.typed(ab, dtype), pair), _swapped(w, w.typed(b, dtype), pair)
-    if not _is_known(ab, b):
+    ab, b = swapped(w, w.typed(ab, dtype), pair), swapped(w, w.typed(b, dtype), pair)
+    if not are_known(ab, b):
         return None
     shape = b.aval.shape[: len(b.aval.shape) - (pair - 1)]
     *lead, columns, n = shape
@@ -96,7 +75,7 @@ def _banded(w: Writer, ab: Any, b: Any, *, below: int, above: int, pair: int = 1
         b.aval,
     )
     found = _written(w, "gbsv", ab, b, results=results, pair=pair, sizes=(n, below, above, columns))
-    return None if found is None else _swapped(w, found[2], pair)
+    return None if found is None else swapped(w, found[2], pair)
 
 
 def _call_banded(e: Equation, slots: dict[Var, int]) -> Any:
@@ -105,7 +84,7 @@ def _call_banded(e: Equation, slots: dict[Var, int]) -> Any:
     made = dense_systems.gbsv(e.args[0].aval.dtype.name, p["pair"])
     places = [slots[v] for v in (*e.args, *outs, FAULTS)]
     work = 4 * count * n * (low + 1) * (low + high + columns)
-    return _called(made, [*places, count, n, low, high, columns], count, work, fails=True)
+    return called(made, [*places, count, n, low, high, columns], count, work, fails=True)
 
 
 # ---- Sylvester's equations, by the complex Schur form as SciPy's: Bartels & Stewart (1972), Comm. ACM 15
@@ -123,20 +102,20 @@ def _sylvester(w: Writer, args: Any, avals: Any, results: Any, params: Any) -> A
     *lead, m, n = out.shape
     factors = []
     # by columns the adjoint of b, of which the form is taken, is its conjugate
-    for x, given, k in ((a, _swapped(w, a, 2), m), (b, _conjugate(w, b), n)):
+    for x, given, k in ((a, swapped(w, a, 2), m), (b, _conjugate(w, b), n)):
         values = Aval((*lead, k, 2), double)
         found = _written(w, "gees", given, results=(x.aval, x.aval, values), n=k)
         if found is None:
             return None
         factors += [found[0], found[1]]
     r, u, s, v = factors  # by columns
-    left, right = _product(w, _conjugate(w, u), q), _swapped(w, v, 2)
-    c = _swapped(w, _product(w, left, right), 2)
+    left, right = _product(w, _conjugate(w, u), q), swapped(w, v, 2)
+    c = swapped(w, _product(w, left, right), 2)
     found = _written(w, "trsyl", r, s, c, results=(c.aval,), sizes=(m, n))
     if found is None:
         return None
-    y = _swapped(w, found[0], 2)
-    x = _product(w, _product(w, _swapped(w, u, 2), y), _conjugate(w, v))
+    y = swapped(w, found[0], 2)
+    x = _product(w, _product(w, swapped(w, u, 2), y), _conjugate(w, v))
     if not is_pair(out):
         return w.typed(w.slice(x, index=(..., 0)), out.dtype)
     return w.typed(x, part_of(out.dtype))
@@ -161,14 +140,14 @@ def _call_gees(e: Equation, slots: dict[Var, int]) -> Any:
     n = e.params["n"]
     count = e.args[0].aval.size // (2 * n * n)
     places = [slots[v] for v in (*e.args, *e.outs, FAULTS)]
-    return _called(dense_systems.gees(), [*places, count, n], count, 100 * count * n**3, fails=True)
+    return called(dense_systems.gees(), [*places, count, n], count, 100 * count * n**3, fails=True)
 
 
 def _call_trsyl(e: Equation, slots: dict[Var, int]) -> Any:
     m, n = e.params["sizes"]
     count = e.outs[0].aval.size // (2 * m * n)
     places = [slots[v] for v in (*e.args, *e.outs, FAULTS)]
-    return _called(
+    return called(
         dense_systems.trsyl(), [*places, count, m, n], count, 4 * count * m * n * (m + n), fails=True
     )
 

@@ -26,20 +26,20 @@ from fgrad.kernels.small_matrices import MOST, Routine
 
 def _cholesky(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     (a,), (out,) = equation.args, equation.outs
-    if not _are_known(a):
+    if not are_known(a):
         return None
     n, count = a.aval.shape[-1], math.prod(a.aval.shape[:-2])
     numbers = [slots[a], slots[out], slots[FAULTS], count, n]
     work = small_matrices.work_of_cholesky(n, count)
     if n > MOST:
-        return _called(lapack.potrf(), numbers, count, work) if a.aval.dtype == np.float64 else None
+        return called(lapack.potrf(), numbers, count, work) if a.aval.dtype == np.float64 else None
     made = small_matrices.cholesky(a.aval.dtype.name, n, count)
     return Launch(made.kernel, numbers, made.turns(count), work, fails=True)
 
 
 def _triangular(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     (a, b), (out,), params = equation.args, equation.outs, equation.params
-    if not _are_known(a, b):
+    if not are_known(a, b):
         return None
     pairs = params.get("pairs", False)
     shape = b.aval.shape[:-1] if pairs else b.aval.shape
@@ -50,12 +50,12 @@ def _triangular(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     if n <= MOST and not pairs:
         made = small_matrices.triangular(dtype, n, count)
         return Launch(made.kernel, numbers, made.turns(count), work, fails=True)
-    return _called(blas.trsm(dtype, pairs=pairs), numbers, count, work)
+    return called(blas.trsm(dtype, pairs=pairs), numbers, count, work)
 
 
 def _systems(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     (a, b), (out,), params = equation.args, equation.outs, equation.params
-    if not _are_known(a, b) or params["check"] or a.aval.shape[-1] > MOST:
+    if not are_known(a, b) or params["check"] or a.aval.shape[-1] > MOST:
         return None
     count, (n, columns) = math.prod(out.aval.shape[:-2]), out.aval.shape[-2:]
     steps = [0 if x.aval.size == size else size for x, size in ((a, n * n), (b, n * columns))]
@@ -70,37 +70,37 @@ def _systems(equation: Equation, slots: dict[Var, int]) -> Launch | None:
 
 def _getrf(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     (a,), outs = equation.args, equation.outs
-    if not _are_known(a):
+    if not are_known(a):
         return None
     n, count = a.aval.shape[-1], math.prod(a.aval.shape[:-2])
     numbers = [*(slots[v] for v in (a, *outs, FAULTS)), count, n]
-    return _called(lapack.getrf(), numbers, count, small_matrices.work_of_systems(n, count, 0))
+    return called(lapack.getrf(), numbers, count, small_matrices.work_of_systems(n, count, 0))
 
 
 def _getrs(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     (a, order, b), (out,) = equation.args, equation.outs
-    if not _are_known(a, b):
+    if not are_known(a, b):
         return None
     count, (columns, n) = math.prod(out.aval.shape[:-2]), out.aval.shape[-2:]
     step = 0 if order.aval.size == n else n
     along = 0 if b.aval.size == n * columns else n * columns
     places = [slots[v] for v in (a, order, b, out, FAULTS)]
     numbers = [*places, count, n, columns, step, along, int(equation.params["turned"])]
-    return _called(lapack.getrs(), numbers, count, 2 * count * n * n * columns)
+    return called(lapack.getrs(), numbers, count, 2 * count * n * n * columns)
 
 
 def _decomposed(
     routine: Callable[[], lapack.Routine | None], equation: Equation, slots: dict[Var, int]
 ) -> Launch | None:
     """Return the call of a function of LAPACK for the first operand, a stack of matrices."""
-    if not _are_known(*equation.args):
+    if not are_known(*equation.args):
         return None
     a = equation.args[0].aval
     count, (n, m) = math.prod(a.shape[:-2]), a.shape[-2:]
     places = [slots[v] for v in (*equation.args, *equation.outs, FAULTS)]
     work = 8 * count * n * m * min(n, m)
     how = [ord(v) if isinstance(v, str) else int(v) for v in equation.params.values()]
-    return _called(routine(), [*places, count, n, m, *how], count, work)
+    return called(routine(), [*places, count, n, m, *how], count, work)
 
 
 def _loop(equation: Equation, slots: dict[Var, int]) -> Launch | None:
@@ -135,12 +135,14 @@ def _loop(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     return Launch(kernel, numbers, count, int(8 * count * largest**1.5), shared=False, fails=fails)
 
 
-def _called(made: tuple[Kernel, int] | None, numbers: list[int], count: int, work: int) -> Launch | None:
+def called(
+    made: tuple[Kernel, int] | None, numbers: list[int], count: int, work: int, *, fails: bool = True
+) -> Launch | None:
     """Return the call of a kernel that calls a library, whose function is the last of its numbers."""
     if made is None:
         return None
     kernel, function = made
-    return Launch(kernel, [*numbers, function], count, work, shared=False, fails=True)
+    return Launch(kernel, [*numbers, function], count, work, shared=False, fails=fails)
 
 
 def _by_factors(
@@ -150,7 +152,7 @@ def _by_factors(
 
     def rule(equation: Equation, slots: dict[Var, int]) -> Launch | None:
         (a,) = equation.args
-        if not _are_known(a) or a.aval.shape[-1] > MOST:
+        if not are_known(a) or a.aval.shape[-1] > MOST:
             return None
         n, count = a.aval.shape[-1], math.prod(a.aval.shape[:-2])
         made = kernel(a.aval.dtype.name, n, count)
@@ -161,7 +163,7 @@ def _by_factors(
     return rule
 
 
-def _are_known(a: Any, *others: Any) -> bool:
+def are_known(a: Any, *others: Any) -> bool:
     """Return whether kernels can read operands, and compute in their dtype."""
     return all(
         isinstance(x, Var) and x.aval.size > 0 and x.aval.dtype.isnative
@@ -247,7 +249,7 @@ def _solve(w: Writer, a: Any, b: Any, *, check: str) -> Any:
 def _solved(w: Writer, name: str, a: Var, b: Var, shape: Any, params: dict[str, Any]) -> Any:
     """Let the matrices of systems be read as they lie, if they are transposes of others."""
     e = w.makers.get(a)
-    if e is not None and TRANSPOSES in e.traits and e.params["axes"] == _swapping(a):
+    if e is not None and TRANSPOSES in e.traits and e.params["axes"] == _swapping(len(a.aval.shape)):
         a, params = e.args[0], params | {"turned": True}
     out = Var(Aval(shape, b.aval.dtype), f"d{w.count}")
     made = Equation(name, (a, b), params, (out,), w.line)
@@ -269,8 +271,8 @@ def _by_lapack(w: Writer, a: Var, b: Var, *, turned: bool) -> Var | None:
         if made is None:
             return None
         w.factors[a] = made
-    x = w.make("lapack.getrs", *w.factors[a], _swapped(w, w.typed(b, DOUBLE)), turned=turned)
-    return w.typed(_swapped(w, x), b.aval.dtype)
+    x = w.make("lapack.getrs", *w.factors[a], swapped(w, w.typed(b, DOUBLE)), turned=turned)
+    return w.typed(swapped(w, x), b.aval.dtype)
 
 
 def _factored(w: Writer, name: str, a: Any, **params: Any) -> tuple[Var, ...] | None:
@@ -282,7 +284,7 @@ def _factored(w: Writer, name: str, a: Any, **params: Any) -> tuple[Var, ...] | 
     avals = PRIMITIVES[name].shape(given.aval, **params)  # type: ignore[misc]
     if not is_native(Equation(name, (given,), params, tuple([Var(v, "") for v in avals]), "")):
         return None
-    return w.write_all(name, _swapped(w, w.typed(a, DOUBLE)), **params)
+    return w.write_all(name, swapped(w, w.typed(a, DOUBLE)), **params)
 
 
 @RULES.on("cholesky")
@@ -303,16 +305,16 @@ def _qr(w: Writer, a: Any, *, mode: str) -> Any:
     found = _factored(w, "lapack.geqrf", a) if mode == "reduced" or m == k else None
     if found is None:
         return None
-    r = _swapped(w, w.slice(found[0], index=(..., slice(0, k))))
+    r = swapped(w, w.slice(found[0], index=(..., slice(0, k))))
     r = w.where(w.array(np.tri(n, k, dtype=bool).T), r, 0.0)
-    q = _swapped(w, w.make("lapack.orgqr", *found))
+    q = swapped(w, w.make("lapack.orgqr", *found))
     return tuple([w.typed(x, a.aval.dtype) for x in (q, r)])
 
 
 @RULES.on("eigh")
 def _eigh(w: Writer, a: Any, *, uplo: str) -> Any:
     found = _factored(w, "lapack.syevd", a, uplo=uplo)
-    return found and tuple([w.typed(x, a.aval.dtype) for x in (found[0], _swapped(w, found[1]))])
+    return found and tuple([w.typed(x, a.aval.dtype) for x in (found[0], swapped(w, found[1]))])
 
 
 @RULES.on("svd")
@@ -321,17 +323,18 @@ def _svd(w: Writer, a: Any, *, full_matrices: bool) -> Any:
     if found is None:
         return None
     u, s, v, _ = found
-    return tuple([w.typed(x, a.aval.dtype) for x in (_swapped(w, u), s, _swapped(w, v))])
+    return tuple([w.typed(x, a.aval.dtype) for x in (swapped(w, u), s, swapped(w, v))])
 
 
-def _swapped(w: Writer, x: Var) -> Any:
-    """Return transposed matrices."""
-    *lead, n, k = x.aval.shape
+def swapped(w: Writer, x: Var, pair: int = 1) -> Any:
+    """Return transposed matrices, of pairs if `pair` is 2."""
+    shape = x.aval.shape
+    rank = len(shape) - (pair - 1)
+    *lead, n, k = shape[:rank]
     if 1 in (n, k):
-        return w.reshape(x, (*lead, k, n))
-    return w.transpose(x, axes=_swapping(x))
+        return w.reshape(x, (*lead, k, n, *shape[rank:]))
+    return w.transpose(x, axes=(*_swapping(rank), *range(rank, len(shape))))
 
 
-def _swapping(x: Var) -> tuple[int, ...]:
-    n = len(x.aval.shape)
-    return (*range(n - 2), n - 1, n - 2)
+def _swapping(rank: int) -> tuple[int, ...]:
+    return (*range(rank - 2), rank - 1, rank - 2)
