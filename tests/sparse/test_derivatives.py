@@ -169,6 +169,10 @@ def test_compiled_code_calls_it():
         return compiled(x).sum()
 
     np.testing.assert_allclose(newton(X), chain_jacobian(X).sum(), rtol=1e-13)
+    x = RNG.uniform(0.5, 1.5, 36)
+    by_trees = fg.jit(sparse.hessian(grid_energy, recovery="substitution").values).as_njit(x)
+    dense = fg.hessian(grid_energy)(x)
+    np.testing.assert_allclose(by_trees(x), dense[dense != 0], rtol=1e-9, atol=1e-12)
 
 
 def test_patterns_of_users():
