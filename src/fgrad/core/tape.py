@@ -125,13 +125,14 @@ def _sum(node: Node, ct: Any, back: Sequence[Any], step: Node, out: Any, owned: 
         out: the cotangent of that.
         owned: the buffers that the sweep made.
     """
-    have = node.ct
+    have: Any = node.ct
+    total: Any = np.add
     if have.__class__ is not np.ndarray or have.size < _LONG:
-        return np.add(have, ct)
+        return total(have, ct)
     if ct.__class__ is not np.ndarray or ct.dtype != have.dtype or ct.shape != have.shape:
-        return np.add(have, ct)
+        return total(have, ct)
     if owned.get(node) is have:
-        return np.add(have, ct, have)
+        return total(have, ct, have)
     vjp: Any = step.vjp
     made = (
         vjp.__class__ is VJP
@@ -141,7 +142,7 @@ def _sum(node: Node, ct: Any, back: Sequence[Any], step: Node, out: Any, owned: 
         and not any(ct is x for x in (have, out, *step.saved))
         and sum(ct is x for x in back) == 1
     )
-    owned[node] = np.add(have, ct, ct) if made else np.add(have, ct)
+    owned[node] = total(have, ct, ct) if made else total(have, ct)
     return owned[node]
 
 

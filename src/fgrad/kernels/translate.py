@@ -634,9 +634,10 @@ def _steady(function: ast.FunctionDef) -> frozenset[str]:
 
 
 @functools.cache
-def _name(kind: type) -> str:
+def _name(kind: Any) -> str:
     """Return the name of the dtype that a class of NumPy stands for."""
-    return np.dtype(kind).name
+    name: str = np.dtype(kind).name
+    return name
 
 
 def _known(value: Any) -> Number:
@@ -644,7 +645,8 @@ def _known(value: Any) -> Number:
     if isinstance(value, (bool, np.bool_)):
         return constant("bool", value)
     if isinstance(value, np.generic):
-        name = _name(value.__class__)
+        kind: Any = value.__class__
+        name = _name(kind)
         if name not in scalars.BITS or "complex" in name:
             raise UntranslatableError(f"a number of {name}")
         return constant(name, value.item())

@@ -127,10 +127,10 @@ def _forget(key: int, dead: Any) -> None:
 
 def _of_transposed(a: Any, b: Any) -> Any:
     """Return the solutions for the transpose of `a`, if its factors are remembered, and trusted in that."""
-    made, factors = _factors.get(id(a), (None, None))
-    if made is None or made() is not a or not _is_one(b) or a.dtype != b.dtype:
+    found = _factors.get(id(a))
+    if found is None or not _is_one(b) or a.dtype != b.dtype or found[0]() is not a:
         return None
-    return _solved(factors, a, b, transposed=True)
+    return _solved(found[1], a, b, transposed=True)
 
 
 def _solved(factors: Any, a: Any, b: Any, *, transposed: bool) -> Any:
