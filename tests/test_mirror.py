@@ -81,6 +81,7 @@ TOGETHER = {
     # kernels of users: every stage, through what comes out
     "adjoints/test_programs": "adjoints/*",
     "adjoints/test_interface": "dispatchers",
+    "compat/autograd/test_programs": "compat/autograd/*",
     # what other processes, files and libraries see
     "archive/test_archive": "core/stored",
     "distributed/test_exchange": "distributed/operations distributed/transport",

@@ -1,0 +1,367 @@
+"""autograd's transformations, in its signatures: `grad(fun, argnum)` and its kin."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import fgrad
+from fgrad import tree
+from fgrad.compat.autograd.boxes import isbox
+from fgrad.compat.autograd.primitives import APPLIED
+from fgrad.compat.autograd.spaces import vspace
+
+__all__ = [
+    "checkpoint",
+    "core_make_jvp",
+    "core_make_vjp",
+    "deriv",
+    "elementwise_grad",
+    "get_doc",
+    "get_name",
+    "grad",
+    "grad_and_aux",
+    "grad_named",
+    "hessian",
+    "hessian_tensor_product",
+    "hessian_vector_product",
+    "holomorphic_grad",
+    "jacobian",
+    "make_ggnvp",
+    "make_hvp",
+    "make_jvp",
+    "make_jvp_reversemode",
+    "make_vjp",
+    "multigrad_dict",
+    "subval",
+    "subvals",
+    "tensor_jacobian_product",
+    "unary_to_nary",
+    "value_and_grad",
+    "vector_jacobian_product",
+    "wraps",
+]
+
+Function = Callable[..., Any]
+
+
+# ---- functions of one argument, and of several
+
+
+def get_name(fun: Any) -> str:
+    """Return the name of a function."""
+    return getattr(fun, "__name__", "[unknown name]")
+
+
+def get_doc(fun: Any) -> str:
+    """Return the docstring of a function."""
+    return getattr(fun, "__doc__", "") or ""
+
+
+def wraps(fun: Any, namestr: str = "{fun}", docstr: str = "{doc}", **words: Any) -> Callable[[Any], Any]:
+    """Return a decorator that names a function after `fun`, by patterns."""
+
+    def decorate(made: Any) -> Any:
+        try:
+            made.__name__ = namestr.format(fun=get_name(fun), **words)
+            made.__doc__ = docstr.format(fun=get_name(fun), doc=get_doc(fun), **words)
+        except (AttributeError, KeyError, IndexError, ValueError, TypeError):  # braces in a docstring, say
+            pass
+        return made
+
+    return decorate
+
+
+def unary_to_nary(unary_operator: Function) -> Function:
+    """Return an operator on functions of several arguments from one on functions of one.
+
+    The operator made takes `(fun, argnum=0, *options)`; argnum is an index, or a tuple or list of indices,
+    for which the one argument is the tuple of these arguments.
+    """
+
+    @wraps(unary_operator)
+    def nary_operator(fun: Function, argnum: Any = 0, *options: Any, **more: Any) -> Function:
+        if type(argnum) not in (int, tuple, list):
+            raise AssertionError(f"argnum must be an integer, a tuple or a list, not {argnum!r}")
+
+        @wraps(
+            fun,
+            "{op}_of_{fun}_wrt_argnum_{argnum}",
+            "    {op} of function {fun} with respect to argument number {argnum}; takes its arguments.",
+            op=get_name(unary_operator),
+            argnum=argnum,
+        )
+        def nary(*args: Any, **kwargs: Any) -> Any:
+            @wraps(fun)
+            def unary(x: Any) -> Any:
+                new = list(args)
+                if isinstance(argnum, int):
+                    new[argnum] = x
+                else:
+                    for i, value in zip(argnum, x, strict=True):
+                        new[i] = value
+                return fun(*new, **kwargs)
+
+            x = args[argnum] if isinstance(argnum, int) else tuple([args[i] for i in argnum])
+            return unary_operator(unary, x, *options, **more)
+
+        return nary  # type: ignore[no-any-return]
+
+    return nary_operator  # type: ignore[no-any-return]
+
+
+# ---- the two modes
+
+
+def _independent() -> None:
+    warnings.warn("Output seems independent of input.", stacklevel=4)
+
+
+def _is_dependent(out: Any) -> bool:
+    return isbox(out) or any(map(isbox, tree.leaves(out)))
+
+
+def _point(x: Any) -> Any:
+    """Return where to differentiate: arrays of integers as the real numbers that they are."""
+    return _real(x) if tree.is_leaf_type(type(x)) else tree.map(_real, x)
+
+
+def _real(x: Any) -> Any:
+    return x.astype(float) if isinstance(x, np.ndarray | fgrad.Tensor) and x.dtype.kind in "iu" else x
+
+
+def core_make_vjp(fun: Function, x: Any) -> tuple[Function, Any]:
+    """Return the pullback of `fun` at `x`, and `fun(x)`."""
+    dependent = True
+
+    def watched(x: Any) -> Any:
+        nonlocal dependent
+        out = fun(x)
+        dependent = _is_dependent(out)
+        return out
+
+    x = _point(x)
+    ans, pullback = fgrad.vjp(watched, x)
+    if not dependent:
+        _independent()
+        return lambda g: vspace(x).zeros(), ans
+    return lambda g: pullback(g)[0], ans
+
+
+def core_make_jvp(fun: Function, x: Any) -> Function:
+    """Return the map from a tangent at `x` to `fun(x)` and its tangent."""
+
+    def jvp(g: Any) -> tuple[Any, Any]:
+        dependent = True
+
+        def watched(x: Any) -> Any:
+            nonlocal dependent
+            out = fun(x)
+            dependent = _is_dependent(out)
+            return out
+
+        ans, tangent = fgrad.jvp(watched, (_point(x),), (g,))
+        if not dependent:
+            _independent()
+            return ans, vspace(ans).zeros()
+        return ans, tangent
+
+    return jvp
+
+
+make_vjp: Function = wraps(core_make_vjp, "make_vjp")(unary_to_nary(core_make_vjp))
+make_jvp: Function = wraps(core_make_jvp, "make_jvp")(unary_to_nary(core_make_jvp))
+
+
+def _pulled_ones(fun: Function, x: Any, what: str) -> tuple[Any, Any]:
+    vjp, ans = core_make_vjp(fun, x)
+    space = vspace(ans)
+    if space.size != 1:
+        raise TypeError(
+            f"{what} takes a function with a real scalar output, but {get_name(fun)} returned {space}; "
+            "jacobian, elementwise_grad and holomorphic_grad are for others"
+        )
+    return ans, vjp(space.ones())
+
+
+@unary_to_nary
+def grad(fun: Function, x: Any) -> Any:
+    """
+    Returns a function which computes the gradient of `fun`, of one real output, with respect to positional
+    argument number `argnum`. It takes the arguments of `fun`; the gradient is like the argument.
+    """  # noqa: D205, D212 -- programs show it
+    return _pulled_ones(fun, x, "grad")[1]
+
+
+@unary_to_nary
+def value_and_grad(fun: Function, x: Any) -> tuple[Any, Any]:
+    """Return the value and the gradient, as `scipy.optimize.minimize(..., jac=True)` takes them."""
+    return _pulled_ones(fun, x, "value_and_grad")
+
+
+@unary_to_nary
+def elementwise_grad(fun: Function, x: Any) -> Any:
+    """Return the sum of each column of the Jacobian: its diagonal if it is diagonal."""
+    vjp, ans = core_make_vjp(fun, x)
+    space = vspace(ans)
+    if space.iscomplex:
+        raise TypeError("elementwise_grad takes functions with real outputs")
+    return vjp(space.ones())
+
+
+@unary_to_nary
+def deriv(fun: Function, x: Any) -> Any:
+    """Return the derivative in forward mode, along ones."""
+    return core_make_jvp(fun, x)(vspace(x).ones())[1]
+
+
+@unary_to_nary
+def jacobian(fun: Function, x: Any) -> Any:
+    """Return the Jacobian of an array with respect to an array: shape of the output, then of the argument."""
+    before = APPLIED[0]
+    vjp, ans = core_make_vjp(fun, x)
+    space, shape = vspace(ans), vspace(x).shape
+    if space.iscomplex or APPLIED[0] != before or not space.size:  # rules of users need not know batches
+        rows = list(map(vjp, space.standard_basis()))
+        if not rows:
+            return np.zeros((*space.shape, *shape))
+        return fgrad.numpy.reshape(fgrad.numpy.stack(rows), (*space.shape, *shape))
+    if not space.shape:
+        return vjp(space.ones())
+    basis = np.eye(space.size, dtype=ans.dtype).reshape(space.size, *space.shape)
+    return fgrad.numpy.reshape(fgrad.vmap(vjp)(basis), (*space.shape, *shape))
+
+
+@unary_to_nary
+def holomorphic_grad(fun: Function, x: Any) -> Any:
+    """Return the complex derivative of a holomorphic function."""
+    if not vspace(x).iscomplex:
+        warnings.warn("Input to holomorphic_grad is not complex", stacklevel=3)
+    return grad(lambda x: fgrad.numpy.real(fun(x)))(x)
+
+
+def grad_named(fun: Function, argname: str) -> Function:
+    """Return the gradient with respect to the argument of a name."""
+    return grad(fun, inspect.getfullargspec(fun).args.index(argname))  # type: ignore[no-any-return]
+
+
+@unary_to_nary
+def grad_and_aux(fun: Function, x: Any) -> tuple[Any, Any]:
+    """Return the gradient of the first output, and the second output."""
+    aux: Any = None
+
+    def first(x: Any) -> Any:
+        nonlocal aux
+        out, aux = fun(x)
+        return out
+
+    vjp, ans = core_make_vjp(first, x)
+    gradient = vjp(vspace(ans).ones())
+    return gradient, tree.map(_delivered, aux)
+
+
+def _delivered(x: Any) -> Any:
+    return x.numpy() if isinstance(x, fgrad.Tensor) and not isbox(x) else x
+
+
+# ---- products with second derivatives
+
+
+@unary_to_nary
+def hessian(fun: Function, x: Any) -> Any:
+    """Return the Hessian."""
+    return jacobian(jacobian(fun))(x)
+
+
+@unary_to_nary
+def make_hvp(fun: Function, x: Any) -> tuple[Function, Any]:
+    """Return the product of the Hessian at `x` with vectors, and the gradient."""
+    return core_make_vjp(grad(fun), x)
+
+
+def hessian_tensor_product(fun: Function, argnum: int = 0) -> Function:
+    """Return the function of (*args, tensor) that computes the product of the Hessian with the tensor."""
+    gradient = grad(fun, argnum)
+
+    def product(*args: Any, **kwargs: Any) -> Any:
+        *args_, vector = args
+        return fgrad.numpy.tensordot(gradient(*args_, **kwargs), vector, np.ndim(vector))
+
+    return grad(product, argnum)  # type: ignore[no-any-return]
+
+
+hessian_vector_product = hessian_tensor_product
+
+
+def tensor_jacobian_product(fun: Function, argnum: int = 0) -> Function:
+    """Return the function of (*args, tensor) that computes the product of the tensor with the Jacobian."""
+
+    def product(*args: Any, **kwargs: Any) -> Any:
+        *args_, vector = args
+        return fgrad.numpy.tensordot(vector, fun(*args_, **kwargs), np.ndim(vector))
+
+    return jacobian(product, argnum)  # type: ignore[no-any-return]
+
+
+vector_jacobian_product = tensor_jacobian_product
+
+
+@unary_to_nary
+def make_jvp_reversemode(fun: Function, x: Any) -> Function:
+    """Return the map from a tangent at `x` to the tangent of `fun(x)`."""
+    return fgrad.linearize(fun, _point(x))[1]
+
+
+def make_ggnvp(
+    f: Function, g: Function = lambda x: 0.5 * fgrad.numpy.sum(x**2, axis=-1), f_argnum: int = 0
+) -> Function:
+    """Return the maker of products with the generalized Gauss-Newton matrix J^T H J of g(f(x))."""
+
+    def products(f: Function, x: Any) -> Function:
+        pull, y = core_make_vjp(f, x)
+        push = make_jvp_reversemode(f)(x)
+        hvp, _ = make_hvp(g)(y)
+        return lambda v: pull(hvp(push(v)))
+
+    return unary_to_nary(products)(f, f_argnum)  # type: ignore[no-any-return]
+
+
+def multigrad_dict(fun: Function) -> Function:
+    """Return the gradients with respect to all arguments, as an ordered dictionary by name."""
+    signature = inspect.signature(fun)
+
+    def gradients(*args: Any, **kwargs: Any) -> OrderedDict[str, Any]:
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+
+        def of_dict(values: dict[str, Any]) -> Any:
+            again = inspect.BoundArguments(signature, OrderedDict(values))
+            return fun(*again.args, **again.kwargs)
+
+        found = grad(of_dict)(dict(given.arguments))
+        return OrderedDict((name, found[name]) for name in given.arguments)
+
+    return gradients
+
+
+def checkpoint(fun: Function) -> Function:
+    """Return `fun` that keeps nothing for the reverse pass but its arguments, and runs there again."""
+    return fgrad.checkpoint(fun)
+
+
+def subvals(x: Sequence[Any], pairs: Any) -> tuple[Any, ...]:
+    """Return a sequence with other values at some places, as a tuple."""
+    new = list(x)
+    for i, value in pairs:
+        new[i] = value
+    return tuple(new)
+
+
+def subval(x: Sequence[Any], i: int, value: Any) -> tuple[Any, ...]:
+    """Return a sequence with another value at one place, as a tuple."""
+    return subvals(x, [(i, value)])

@@ -1,0 +1,333 @@
+"""Functions with rules of the user's own: `primitive`, and what declares the rules."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from functools import update_wrapper
+from itertools import count as counting
+from typing import Any
+
+import numpy as np
+
+import fgrad
+from fgrad import tree
+from fgrad.compat.autograd.boxes import isbox
+from fgrad.compat.autograd.spaces import vspace
+from fgrad.core.tensor import Tensor, is_tracked
+from fgrad.transforms.calling import plain
+from fgrad.transforms.custom import Rule, apply_rule
+
+__all__ = [
+    "def_linear",
+    "defjvp",
+    "defjvp_argnum",
+    "defjvp_argnums",
+    "defvjp",
+    "defvjp_argnum",
+    "defvjp_argnums",
+    "deprecated_primitive",
+    "primitive",
+    "primitive_jvps",
+    "primitive_vjps",
+    "sum_outgrads",
+    "trace_primitives_map",
+]
+
+Maker = Callable[..., Any]
+
+primitive_vjps: dict[Any, Maker] = {}  # (argnums, ans, args, kwargs) -> (g) -> cotangents
+primitive_jvps: dict[Any, Maker] = {}  # (argnums, gs, ans, args, kwargs) -> tangent
+trace_primitives_map: dict[Any, Any] = {}
+APPLIED = [0]  # how many rules of users were recorded so far
+
+
+class _Applied(Rule):
+    """One call of a primitive, some of whose arguments are followed."""
+
+    out_structure: Any
+    values: list[Any]
+    given: list[Any]
+    ans: Any
+
+    def __init__(
+        self, operation: Any, args: Sequence[Any], kwargs: dict[str, Any], places: Sequence[int]
+    ) -> None:
+        self.operation, self.args, self.kwargs, self.places = operation, args, kwargs, places
+        self.name = operation.__name__
+        self.structures: list[Any] = []
+        self.leaves: list[Any] = []
+        for i in places:
+            leaves, structure = tree.flatten(args[i])
+            self.leaves += leaves
+            self.structures.append(structure)
+
+    def filled(self, values: Sequence[Any]) -> list[Any]:
+        """Return the arguments with `values` as the leaves of those that are followed."""
+        args, it = list(self.args), iter(values)
+        for i, structure in zip(self.places, self.structures, strict=True):
+            args[i] = tree.unflatten(structure, [next(it) for _ in range(structure.num_leaves)])
+        return args
+
+    def primal(self, *values: Any) -> list[Any]:
+        out = self.operation.fun(*self.filled([_unwrapped(v) for v in values]), **self.kwargs)
+        leaves, self.out_structure = tree.flatten(out)
+        return leaves
+
+    def forward(self, *values: Any) -> list[Any]:
+        if self.operation not in primitive_vjps and self.operation not in primitive_jvps:
+            raise NotImplementedError(
+                f"{self.name} has no derivative with respect to argnums {tuple(self.places)}: "
+                "declare one by defvjp or defjvp"
+            )
+        if any(map(is_tracked, values)):  # by recordings around, for which it is one operation too
+            outs, self.out_structure = tree.flatten(self.operation(*self.filled(values), **self.kwargs))
+        else:
+            outs = self.primal(*values)
+        self.values = [plain(v) for v in values]
+        self.given = self.filled(self.values)
+        self.ans = tree.unflatten(self.out_structure, [_unwrapped(o) for o in outs])
+        APPLIED[0] += 1
+        return outs
+
+    def backward(self, *cts: Any) -> Sequence[Any]:
+        g = tree.unflatten(self.out_structure, self._completed(cts))
+        wanted = self.wanted or (True,) * len(self.leaves)
+        groups, at = [], 0
+        for structure in self.structures:
+            groups.append(range(at, at + structure.num_leaves))
+            at += structure.num_leaves
+        asked = [k for k, group in enumerate(groups) if any(wanted[j] for j in group)]
+        argnums = tuple([self.places[k] for k in asked])
+        back: list[Any] = [None] * len(self.leaves)
+        for k, ct in zip(asked, self._pulled(argnums, g), strict=True):
+            if ct is None:
+                continue
+            leaves = tree.leaves(ct)
+            if len(leaves) != len(groups[k]):
+                raise TypeError(
+                    f"the vjp of {self.name} with respect to argument {self.places[k]} returned another "
+                    "structure than the argument has"
+                )
+            for j, leaf in zip(groups[k], leaves, strict=True):
+                back[j] = self._of_leaf(leaf, self.values[j])
+        return back
+
+    def _completed(self, cts: Sequence[Any]) -> list[Any]:
+        outs = tree.leaves(self.ans)
+        pairs = zip(cts, outs, strict=True)
+        return [vspace(o).zeros() if ct is None else _unwrapped(ct) for ct, o in pairs]
+
+    def _pulled(self, argnums: tuple[int, ...], g: Any) -> Iterable[Any]:
+        maker = primitive_vjps.get(self.operation)
+        if maker is not None:
+            return maker(argnums, self.ans, tuple(self.given), self.kwargs)(g)  # type: ignore[no-any-return]
+        push = primitive_jvps[self.operation]
+
+        def pushed(*tangents: Any) -> Any:
+            return push(argnums, list(tangents), self.ans, tuple(self.given), self.kwargs)
+
+        zeros = [vspace(self.given[i]).zeros() for i in argnums]
+        return fgrad.vjp(pushed, *zeros)[1](g)
+
+    def _of_leaf(self, ct: Any, value: Any) -> Any:
+        """Return a cotangent in the dtype of what it belongs to."""
+        if not isinstance(ct, Tensor | np.ndarray | np.generic):
+            ct = np.asarray(ct)
+        if ct.dtype == value.dtype or (ct.dtype.kind == "c" and value.dtype.kind != "c"):
+            return ct
+        return ct.astype(value.dtype)
+
+
+def _unwrapped(v: Any) -> Any:
+    """Return what the function of a primitive gets for a value: an array, or a Tensor that is followed."""
+    v = plain(v)
+    return v[()] if isinstance(v, np.ndarray) and not v.ndim else v
+
+
+def _is_followed(x: Any) -> bool:
+    if x.__class__ is Tensor:
+        return isbox(x)
+    return isinstance(x, tuple | list | dict) and any(map(isbox, tree.leaves(x)))
+
+
+def primitive(fun: Any) -> Any:
+    """Return `fun` as one operation, which has the derivatives that `defvjp` and `defjvp` declare.
+
+    Args:
+        fun: a function of arrays and other things; keyword arguments have no derivatives.
+
+    Example:
+        >>> from fgrad.compat.autograd.primitives import defvjp, primitive
+        >>> import fgrad
+        >>> cube = primitive(lambda x: x**3)
+        >>> defvjp(cube, lambda ans, x: lambda g: g * 3 * x**2)
+        >>> fgrad.grad(cube)(2.0)
+        np.float64(12.0)
+    """
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        places = [i for i, a in enumerate(args) if _is_followed(a)]
+        if not places:
+            return fun(*[a if a.__class__ is not Tensor else _unwrapped(a) for a in args], **kwargs)
+        rule = _Applied(wrapped, args, kwargs, places)
+        outs = apply_rule(rule, rule.leaves)
+        return tree.unflatten(rule.out_structure, outs)
+
+    update_wrapper(wrapped, fun, assigned=("__name__", "__doc__"), updated=())
+    if not hasattr(fun, "__name__"):
+        wrapped.__name__ = "[unknown name]"
+    wrapped.fun = fun  # type: ignore[attr-defined]
+    wrapped._is_autograd_primitive = True  # type: ignore[attr-defined]
+    trace_primitives_map[fun] = wrapped
+    return wrapped
+
+
+# ---- reverse rules
+
+
+def defvjp_argnums(fun: Any, vjpmaker: Maker) -> None:
+    """Declare the reverse rule by `vjpmaker(argnums, ans, args, kwargs) -> (g -> cotangents)`."""
+    _check(fun, "defvjp_argnums")
+    primitive_vjps[fun] = vjpmaker
+
+
+def defvjp_argnum(fun: Any, vjpmaker: Maker) -> None:
+    """Declare the reverse rule by `vjpmaker(argnum, ans, args, kwargs) -> (g -> cotangent)`."""
+
+    def maker(argnums: Sequence[int], ans: Any, args: Any, kwargs: Any) -> Maker:
+        vjps = [vjpmaker(i, ans, args, kwargs) for i in argnums]
+        return lambda g: [vjp(g) for vjp in vjps]
+
+    defvjp_argnums(fun, maker)
+
+
+def defvjp(fun: Any, *vjpmakers: Maker | None, argnums: Iterable[int] | None = None) -> None:
+    """Declare the reverse rule by one `vjpmaker(ans, *args, **kwargs) -> (g -> cotangent)` per argument.
+
+    Args:
+        fun: what `primitive` returned.
+        vjpmakers: for each argument in turn; None: its cotangent is zero.
+        argnums: which arguments these are for; None: the first ones.
+    """
+    makers = _numbered(vjpmakers, argnums, fun)
+
+    def maker(wanted: Sequence[int], ans: Any, args: Any, kwargs: Any) -> Maker:
+        missing = [i for i in wanted if i not in makers]
+        if missing:
+            raise NotImplementedError(
+                f"the vjp of {fun.__name__} with respect to argnums {missing} is not declared"
+            )
+        vjps = [None if m is None else m(ans, *args, **kwargs) for m in map(makers.get, wanted)]
+        return lambda g: [None if vjp is None else vjp(g) for vjp in vjps]
+
+    defvjp_argnums(fun, maker)
+
+
+# ---- forward rules
+
+
+def defjvp_argnums(fun: Any, jvpmaker: Maker) -> None:
+    """Declare the forward rule by `jvpmaker(argnums, gs, ans, args, kwargs) -> tangent`."""
+    _check(fun, "defjvp_argnums")
+    primitive_jvps[fun] = jvpmaker
+
+
+def defjvp_argnum(fun: Any, jvpmaker: Maker) -> None:
+    """Declare the forward rule by `jvpmaker(argnum, g, ans, args, kwargs) -> tangent`, and their sum."""
+
+    def maker(argnums: Sequence[int], gs: Sequence[Any], ans: Any, args: Any, kwargs: Any) -> Any:
+        return sum_outgrads(jvpmaker(i, g, ans, args, kwargs) for i, g in zip(argnums, gs, strict=True))
+
+    defjvp_argnums(fun, maker)
+
+
+def defjvp(fun: Any, *jvpfuns: Maker | str | None, argnums: Iterable[int] | None = None) -> None:
+    """Declare the forward rule by one `jvpfun(g, ans, *args, **kwargs) -> tangent` per argument.
+
+    Args:
+        fun: what `primitive` returned.
+        jvpfuns: for each argument in turn; None: it adds nothing; "same": `fun` is linear in the argument.
+        argnums: which arguments these are for; None: the first ones.
+    """
+    rules = _numbered(jvpfuns, argnums, fun, "same")
+
+    def maker(argnum: int, g: Any, ans: Any, args: Any, kwargs: Any) -> Any:
+        if argnum not in rules:
+            raise NotImplementedError(
+                f"the jvp of {fun.__name__} with respect to argnum {argnum} is not declared"
+            )
+        rule = rules[argnum]
+        if rule is None:
+            return vspace(ans).zeros()
+        if rule == "same":
+            return _linear(fun, argnum, g, args, kwargs)
+        return rule(g, ans, *args, **kwargs)
+
+    defjvp_argnum(fun, maker)
+
+
+def def_linear(fun: Any) -> None:
+    """Declare that `fun` is linear in each argument."""
+    defjvp_argnum(fun, lambda i, g, ans, args, kwargs: _linear(fun, i, g, args, kwargs))
+
+
+def _linear(fun: Any, argnum: int, g: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Return `fun` of a tangent; where that is followed, by way of the operations that it is made of.
+
+    They have transposes, and a rule that says only that `fun` is linear has none.
+    """
+    return (fun.fun if _is_followed(g) else fun)(*args[:argnum], g, *args[argnum + 1 :], **kwargs)
+
+
+def sum_outgrads(gs: Iterable[Any]) -> Any:
+    """Return the sum of tangents or cotangents of one value."""
+    total: Any = None
+    for g in gs:
+        total = g if total is None else vspace(g).add(total, g)
+    return total
+
+
+def _numbered(rules: Sequence[Any], argnums: Iterable[int] | None, fun: Any, *words: str) -> dict[int, Any]:
+    for rule in rules:
+        if not (rule is None or callable(rule) or rule in words):
+            raise TypeError(f"{rule!r} is no rule for {getattr(fun, '__name__', fun)}: give a function")
+    return dict(zip(counting() if argnums is None else argnums, rules, strict=False))
+
+
+def _check(fun: Any, what: str) -> None:
+    if not hasattr(fun, "_is_autograd_primitive"):
+        name = getattr(fun, "__name__", fun)
+        raise NotImplementedError(
+            f"{what}: {name} is no primitive of yours, and fgrad's own rules stay as they are; "
+            f"declare the rule for primitive({name})"
+        )
+
+
+# ---- what autograd itself advises against
+
+
+def deprecated_primitive(fun: Any) -> Any:
+    """Return `primitive(fun)` with the methods `defvjp`, `defgrad` and `defvjp_is_zero` of old programs."""
+    made = primitive(fun)
+    rules: dict[int, Maker | None] = {}
+
+    def declare(argnum: int, rule: Maker | None, method: str) -> None:
+        warnings.warn(f"the method {method} is deprecated; call defvjp(fun, *vjpmakers)", stacklevel=3)
+        rules[argnum] = rule
+        defvjp(made, *[rules[i] for i in sorted(rules)], argnums=sorted(rules))
+
+    def unstaged(vjp: Maker, argnum: int = 0) -> None:
+        def maker(ans: Any, *args: Any, **kwargs: Any) -> Maker:
+            return lambda g: vjp(g, ans, vspace(args[argnum]), vspace(g), *args, **kwargs)
+
+        declare(argnum, maker, "defvjp")
+
+    def is_zero(argnums: Iterable[int] = (0,)) -> None:
+        for argnum in argnums:
+            declare(argnum, None, "defvjp_is_zero")
+
+    made.defvjp = unstaged
+    made.defgrad = lambda maker, argnum=0: declare(argnum, maker, "defgrad")
+    made.defvjp_is_zero = is_zero
+    return made
