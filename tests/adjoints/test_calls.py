@@ -284,6 +284,8 @@ def picky(x):
 def test_exceptions_of_kernels_come_out_of_compiled_programs():
     f = fgrad.kernel(picky)
     compiled = fgrad.jit(fgrad.value_and_grad(f))
+    with pytest.raises(ValueError, match="negative"):
+        fgrad.jit(fgrad.grad(f))(np.array([-1.0, 2.0]))  # which needs no value
     for _ in range(2):
         with pytest.raises(ValueError, match="negative"):
             compiled(np.array([-1.0, 2.0]))

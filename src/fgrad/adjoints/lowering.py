@@ -107,6 +107,7 @@ class Lowering(Arrays):
         self.line = 0
         self.stale: dict[str, str] = {}
         self.hint = "a"  # what to call an array that is made
+        self.refuses = False  # whether the kernel raises or asserts
 
     # ---- names and types ----------------------------------------------------------------------------
 
@@ -267,10 +268,12 @@ class Lowering(Arrays):
         self.expr(s.value)
 
     def on_Raise(self, s: ast.Raise) -> None:  # noqa: D102, N802
+        self.refuses = True
         self.out.append(Raise(s, s.lineno))
 
     def on_Assert(self, s: ast.Assert) -> None:  # noqa: D102, N802
         del s  # the kernel has run before its derivative does
+        self.refuses = True
 
     def on_AnnAssign(self, s: ast.AnnAssign) -> None:  # noqa: D102, N802
         if s.value is not None:
@@ -703,6 +706,7 @@ def _one_pass(
     returns: list[str] = []
     structure = _flat(work, result, returns)
     made = Function(source.name, params, work.out, returns, work.types, work.constants, options, source.file)
+    made.refuses = work.refuses
     roots = syntax.families(made)
     written = {roots[s.array] for s in syntax.walk(made.body) if isinstance(s, Store)}
     for p in params:

@@ -108,7 +108,7 @@ def _declare_call(name: str, directions: int) -> None:
         linear = all(i < directions for i in tracked)
         return VJP(step, keep=tuple(range(1, len(pattern) + 1)), params=True, exact=True, linear=linear)
 
-    _register(name, run, shape, batch, vjp)
+    _register(name, run, shape, batch, vjp, lambda params: bool(params["kernel"].refuses))
 
 
 # ---- cotangents -------------------------------------------------------------------------------------------
@@ -172,7 +172,14 @@ def _derivative(pattern: Pattern, count: int, directions: int) -> VJP:
 # ---- what both share --------------------------------------------------------------------------------------
 
 
-def _register(name: str, run: Rule, shape: Rule, batch: Rule, vjp: Callable[[Pattern], VJP | None]) -> None:
+def _register(
+    name: str,
+    run: Rule,
+    shape: Rule,
+    batch: Rule,
+    vjp: Callable[[Pattern], VJP | None],
+    effect: Callable[[dict[str, Any]], bool] | None = None,
+) -> None:
     register(
         Primitive(
             name,
@@ -180,6 +187,7 @@ def _register(name: str, run: Rule, shape: Rule, batch: Rule, vjp: Callable[[Pat
             vjp=vjp,
             shape=shape,
             batch=batch,
+            effect=effect,
             stored="a kernel of the user's own is code, and programs are stored without",
             many=True,
             costly=True,

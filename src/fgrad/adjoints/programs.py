@@ -99,6 +99,11 @@ class Program:
         return [self.function.params[i] for i in self.places]
 
     @property
+    def refuses(self) -> bool:
+        """Whether the kernel raises or asserts, so that it has to run though nobody needs its results."""
+        return self.function.refuses if self.base is None else self.base.refuses
+
+    @property
     def floating_outputs(self) -> list[int]:
         """The outputs that have derivatives."""
         kinds = self.function.types
