@@ -166,7 +166,7 @@ class Arrays(Indexing):
         if isinstance(base, Group) and name in base.fields:
             return base.items[base.fields.index(name)]
         if isinstance(base, Group) and base.axes and name in {"shape", "size", "ndim"}:
-            dims = [Scalar(d) for d in dims_of(base.items[0])[: base.axes]]  # type: ignore[arg-type]
+            dims: list[Value] = [Scalar(d) for d in dims_of(base.items[0])[: base.axes]]  # type: ignore[arg-type]
             return Group(dims) if name == "shape" else Scalar(syntax.constant(1)) if not dims else dims[0]
         if isinstance(base, Array | Lazy):
             if name == "shape":

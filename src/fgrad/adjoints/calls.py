@@ -43,6 +43,10 @@ class Calls:
 
     line: int
     out: list[Any]
+    depth: int
+    stale: dict[str, str]
+    borrowed: dict[str, str]
+    links: set[frozenset[str]]
 
     if TYPE_CHECKING:
 
@@ -104,8 +108,8 @@ class Calls:
             real, imaginary = (self.number(self.kept(a)) for a in args)
             unit = Scalar(syntax.constant(1j))
             whole = self.binary(ast.Add, Scalar(real), self.binary(ast.Mult, unit, Scalar(imaginary)))
-            made = self.mapped(complex, [Scalar(real), Scalar(imaginary)])
-            return Scalar(self.given(made.node, whole.node))
+            pair: Any = self.mapped(complex, [Scalar(real), Scalar(imaginary)])
+            return Scalar(self.given(pair.node, whole.node))
         if function is builtins.sum:
             function = np.sum
         special = getattr(self, f"np_{getattr(function, '__name__', '')}", None)
@@ -281,7 +285,8 @@ class Calls:
         if x.type == ty:
             return x  # type: ignore[no-any-return]
         if isinstance(x.node, ast.Constant):
-            return Scalar(syntax.constant(float(x.node.value), ty))
+            held: Any = x.node.value
+            return Scalar(syntax.constant(float(held), ty))
         return self.mapped(ty, [x])
 
     def np_array(self, x: Any, **keywords: Value) -> Value | None:
@@ -299,7 +304,7 @@ class Calls:
 
     def np_ascontiguousarray(self, x: Any) -> Value:
         """Return the array itself where it lies in order, else a copy."""
-        return x if isinstance(x, Array) and x.type.layout == "C" else self.copied(x)  # type: ignore[no-any-return]
+        return x if isinstance(x, Array) and x.type.layout == "C" else self.copied(x)
 
     def np_asarray(self, x: Any, dtype: Any = None) -> Value | None:
         """Return `np.asarray`: of an array itself."""
@@ -309,11 +314,11 @@ class Calls:
 
     def np_real(self, x: Any) -> Value | None:
         """Return the real part."""
-        return self.part("real", x) if isinstance(x, Array) else None  # type: ignore[no-any-return]
+        return self.part("real", x) if isinstance(x, Array) else None
 
     def np_imag(self, x: Any) -> Value | None:
         """Return the imaginary part."""
-        return self.part("imag", x) if isinstance(x, Array) else None  # type: ignore[no-any-return]
+        return self.part("imag", x) if isinstance(x, Array) else None
 
     def np_reshape(self, x: Any, shape: Any) -> Value:
         """Return `np.reshape`."""
@@ -436,7 +441,7 @@ class Calls:
                 return self.passive_library(function, held)
         if entry.dims is None:
             found = self.inline(entry.kernel, held, {})
-            return Scalar(self.given(self.numbas(function, held), found.node)) if entry.foreign else found  # type: ignore[union-attr]
+            return Scalar(self.given(self.numbas(function, held), found.node)) if entry.foreign else found
         ty = dtype(held[0])
         for a in held[1:]:
             ty = unified(ty, dtype(a))
@@ -465,7 +470,8 @@ class Calls:
 
     def given(self, value: Any, source: Any) -> Any:
         """Return a number that Numba computes, with the derivative of the one that is written out here."""
-        return syntax.typed(syntax.Given(value, source), value.ty)
+        made: Any = syntax.Given
+        return syntax.typed(made(value, source), value.ty)
 
     def passive_library(self, function: Any, args: Sequence[Value]) -> Value:
         """Refuse, or pass on, what is not made of floats."""

@@ -241,7 +241,7 @@ class Indexing(Calls):
             self.counted(place)
 
         self.masked(base, mask, act)
-        return made
+        return made  # type: ignore[no-any-return]
 
     def put_masked(self, base: Array, given: Array | Lazy, value: Value) -> None:
         """Emit `base[mask] = value`."""

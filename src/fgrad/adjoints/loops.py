@@ -103,7 +103,7 @@ class Loops(Arrays):
 
     def flag(self, name: str) -> str:
         """Return the scalar of a flag."""
-        return self.variable(name)
+        return self.variable(name)  # type: ignore[no-any-return]
 
     def bind_anew(self, names: set[str], line: int) -> None:
         """Copy arrays whose names a block binds anew to buffers before it; it writes into those."""

@@ -22,12 +22,14 @@ class TypeOf(ast.expr):
     """The dtype of a variable, wherever it is assigned."""
 
     _fields = ("id",)
+    id: str
 
 
 class Known(ast.expr):
     """A Python object, whatever the source calls it."""
 
     _fields = ("value",)
+    value: Any
 
 
 class RefusedError(Exception):
@@ -57,9 +59,12 @@ def _name(text: str, *, store: bool = False) -> Any:
 
 
 def _set(target: str, value: Any) -> Any:
-    return ast.Assign(
-        [_name(target, store=True)], value if isinstance(value, ast.AST) else ast.Constant(value)
-    )
+    given: Any = value if isinstance(value, ast.AST) else ast.Constant(value)
+    return ast.Assign([_name(target, store=True)], given)
+
+
+def _node(kind: Any, part: Any) -> Any:
+    return kind(part)
 
 
 def _begins(name: str, body: Sequence[ast.stmt]) -> bool:
@@ -67,7 +72,7 @@ def _begins(name: str, body: Sequence[ast.stmt]) -> bool:
     for s in body:
         if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(s)):
             target: Any = s.targets[0] if isinstance(s, ast.Assign) else getattr(s, "target", None)
-            read = getattr(s, "value", None) or getattr(s, "iter", None)
+            read: Any = getattr(s, "value", None) or getattr(s, "iter", None)
             plain = isinstance(s, ast.Assign | ast.For) and isinstance(target, ast.Name) and target.id == name
             return plain and not any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(read))
     return False
@@ -325,7 +330,7 @@ class _Machine:
         going = ast.Compare(_name(DEPTH), [ast.GtE()], [ast.Constant(0)])
         start: list[ast.stmt] = [_set(DEPTH, 0), _set(AT, 0)]
         for n in (*kept, AT):
-            new = ast.Call(Known(np.empty), [ast.Constant(LIMIT), TypeOf(n)], [])
+            new = ast.Call(_node(Known, np.empty), [ast.Constant(LIMIT), _node(TypeOf, n)], [])
             start += [_set(f"stack_{n}", new)]
         returned = [_name(v) for v in self.values()]
         end = (

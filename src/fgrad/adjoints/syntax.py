@@ -269,6 +269,8 @@ class Given(ast.expr):
     """
 
     _fields = ("value", "source")
+    value: Any
+    source: Any
 
 
 # ---- what statements read and write -----------------------------------------------------------------------
