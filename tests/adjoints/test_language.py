@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import linecache
+import math
+
 import numba
 import numpy as np
 import pytest
+from numba import types
 from tests.adjoints import phrases
 from tests.adjoints.interpreted import check, flat, leaves, own, value_of
 
 from fgrad.adjoints import UnsupportedKernelError
 from fgrad.adjoints.lowering import lowered
+from fgrad.adjoints.values import result_type
 
 
 def ids(cases):
@@ -32,6 +37,43 @@ def test_what_derivatives_repeat_is_what_numba_computes(function, args):
     written = [a for a, p in zip(flat(held), made.params, strict=True) if p.written]
     for x, y in zip(found, [*returned, *written], strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-13, atol=1e-15)
+
+
+# ---- functions of numbers ---------------------------------------------------------------------------------
+
+WITHOUT = {"math.gamma", "math.lgamma", "math.ldexp", "np.spacing"}  # no atoms
+
+
+def functions():
+    """Return the functions of `math` and ufuncs of NumPy that Numba knows of one float, or two."""
+    found = {}
+    for name, module in (("math", math), ("np", np)):
+        for n, f in vars(module).items():
+            if not callable(f) or (module is np and not isinstance(f, np.ufunc)) or n.startswith("_"):
+                continue
+            for count in (1, 2):
+                try:
+                    ty = result_type(f, *[types.float64] * count)
+                except (TypeError, ValueError, numba.errors.NumbaError):
+                    continue
+                if isinstance(ty, types.Float):
+                    found[f"{name}.{n}"] = count
+    return found
+
+
+@pytest.mark.parametrize(("name", "count"), sorted(functions().items()))
+def test_a_function_of_numbers(name, count):
+    text = f"def f(x, y):\n    return {name}({'x, y' if count == 2 else 'x'}) * y\n"
+    file = f"<{name}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    space = {"math": math, "np": np}
+    exec(compile(text, file, "exec"), space)
+    x = 1.3 if "cosh" in name else 0.4
+    if name in WITHOUT:
+        with pytest.raises((UnsupportedKernelError, TypeError)):
+            check(space["f"], x, 0.7)
+    else:
+        assert check(space["f"], x, 0.7, orders=2)
 
 
 # ---- what has no derivative -------------------------------------------------------------------------------
