@@ -206,13 +206,6 @@ def masks(x):
     return np.sum(large**2) + np.sum(y * x)
 
 
-@case(A)
-def masks_of_a_matrix(a):
-    b = a * 1.0
-    b[a > 1.0] = 0.5 * a[0, 0]
-    return np.sum(b**2)
-
-
 @case(X, WHOLE)
 def selections(x, at):
     y = x[at]
