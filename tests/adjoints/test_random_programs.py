@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import sys
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.adjoints.interpreted import check
 from tests.adjoints.random_programs import HEAD, Program
 from tests.adjoints.wider_programs import ROWS, WIDER_HEAD, WiderProgram
@@ -14,9 +17,14 @@ from tests.adjoints.wider_programs import ROWS, WIDER_HEAD, WiderProgram
 SIZE = 6
 
 
-def run(seed, folder, orders=1, *, wider=False):
-    source = WIDER_HEAD + WiderProgram(seed).text() if wider else HEAD + Program(seed).text()
-    path = folder / f"program_{seed}.py"
+NUMBERS = itertools.count(100_000)
+
+
+def run(seed, folder, orders=1, *, wider=False, draws=None):
+    """Check a program; one that a search draws may shrink."""
+    program = (WiderProgram if wider else Program)(seed if draws is None else draws)
+    source = (WIDER_HEAD if wider else HEAD) + program.text()
+    path = folder / f"program_{seed if draws is None else next(NUMBERS)}.py"
     path.write_text(source)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
@@ -66,3 +74,14 @@ def test_wider_random_programs(start, tmp_path):
 @pytest.mark.parametrize("start", range(2000, 4000, 100))
 def test_many_wider_random_programs(start, tmp_path):
     assert sum(run(seed, tmp_path, wider=True) for seed in range(start, start + 100)) > 60
+
+
+def test_second_order_of_wider_random_programs(tmp_path):
+    assert sum(run(seed, tmp_path, orders=2, wider=True) for seed in range(1000, 1008)) > 4
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(draws=st.randoms(use_true_random=False), seed=st.integers(0, 3), wider=st.booleans())
+def test_searched_programs(draws, seed, wider, tmp_path):
+    run(seed, tmp_path, draws=draws, wider=wider)
