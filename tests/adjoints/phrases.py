@@ -271,6 +271,40 @@ def products_in_a_loop_with_a_branch(a, v):
     return total
 
 
+@case(X)
+def an_array_and_the_one_before(x):
+    y = x * 1.0
+    gap = 1.0
+    for _ in range(4):
+        before = y
+        y = np.cos(y) * x
+        gap += np.max(np.abs(y - before)) * before[1]
+    return gap * y[0]
+
+
+@case(X)
+def arrays_bound_in_branches(x):
+    y = x * 1.0
+    for k in range(4):
+        if y[k] > 1.0:  # noqa: SIM108 -- Numba wants it so
+            y = y * 0.5 + x
+        else:
+            y = y * x
+        z = y
+        if z[k] < 0.7:
+            z = z + 1.0
+        y = z * 1.1
+    return np.sum(y)
+
+
+@case(X, Y)
+def what_overlaps_is_read_as_it_is_written(x, y):
+    x += y[0] * x
+    x *= x[2]
+    y[:] -= x[1] * 0.5
+    return np.sum(x * y)
+
+
 # ---- loops ------------------------------------------------------------------------------------------------
 
 

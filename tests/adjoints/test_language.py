@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numba import types
 from tests.adjoints import phrases
-from tests.adjoints.interpreted import check, flat, leaves, own, value_of
+from tests.adjoints.interpreted import check, check_function, flat, leaves, own, value_of
 
 from fgrad.adjoints import UnsupportedKernelError
 from fgrad.adjoints.lowering import lowered
@@ -37,6 +37,24 @@ def test_what_derivatives_repeat_is_what_numba_computes(function, args):
     written = [a for a, p in zip(flat(held), made.params, strict=True) if p.written]
     for x, y in zip(found, [*returned, *written], strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-13, atol=1e-15)
+
+
+def updated_in_place(x):
+    x[1:] += x[:-1]
+    x *= x[::-1]
+    x[:-1] -= x[1:] * 0.5
+    return np.sum(x * x)
+
+
+def test_updates_in_place_read_what_they_have_written_as_under_numba():
+    x, expected = np.arange(1.0, 6.0), np.arange(1.0, 6.0)
+    returned = numba.njit(updated_in_place)(expected)
+    assert returned != updated_in_place(x.copy())  # Python does otherwise
+    made, _ = lowered(updated_in_place, [numba.typeof(x)])
+    total, written = value_of(made, [x])
+    assert total == pytest.approx(returned)
+    np.testing.assert_allclose(written, expected)
+    assert check_function(made, [x / 5.0])
 
 
 # ---- functions of numbers ---------------------------------------------------------------------------------
@@ -228,6 +246,20 @@ def two_names_in_a_loop(x):
     return total
 
 
+def a_tuple_with_an_array_of_before(x):
+    y = x * 2.0
+    for _ in range(3):
+        held = (y, 1.0)
+        y = y * 2.0
+        total = held[0][0] * y[1]
+    return total
+
+
+def a_view_that_is_filled(x):
+    x[:, None].fill(0.0)
+    return x[0]
+
+
 def an_array_for_the_result(x):
     y = np.zeros_like(x)
     np.add(x, x, y)
@@ -271,6 +303,8 @@ REFUSED = [
     (a_name_of_two_arrays, 3, "y is one array with another before the block at line"),
     (arrays_that_change_places, 5, "x is one array with another before the block at line"),
     (two_names_in_a_loop, 6, "two names of one array are used, and line"),
+    (a_tuple_with_an_array_of_before, 5, "held holds the array that y was before line"),
+    (a_view_that_is_filled, 1, "writes to a view. Write to the array itself"),
     (an_array_for_the_result, 2, "`np.add(x, x, y)` writes to an array"),
     (calls_that_call_back, 0, "calls itself by way of others. Let it call itself directly"),
     (recursion_on_slices, 0, "x is no number, and differs from call to call of a recursion"),

@@ -530,6 +530,11 @@ class Arrays(Indexing):
                 self.borrowed[kept.name] = self.borrowed[buffer.name]
             for n in holders:
                 self.scope.names[n] = kept
+        for n, v in list(self.scope.names.items()):
+            if isinstance(v, Group) and any(
+                isinstance(i, Array) and self.root(i.name) == buffer.name for i in v.items
+            ):
+                self.scope.names[n] = Lost(f"{n} holds the array that {name} was before line {self.line}")
 
     def is_shared(self, name: str, array: Array) -> bool:
         """Return whether an array has another name, here or at a caller, or comes from outside."""

@@ -498,8 +498,10 @@ class Calls:
                 return self.library(METHODS[name], [base, *args])
             if name == "copy":
                 return self.copied(base)  # type: ignore[no-any-return]
+            if name == "fill" and isinstance(base, Lazy):
+                raise self.fail(f"`{ast.unparse(node)}` writes to a view", "Write to the array itself")
             if name == "fill":
-                self.fill(self.materialised(base), args[0])
+                self.fill(base, args[0])
                 return Static(None)
             if name == "transpose" and not args:
                 return self.np_transpose(base)
