@@ -494,7 +494,7 @@ def differentiate(
     if kernel is None:
         return functools.partial(differentiate, checkpoint=checkpoint, result_shape=result_shape)
     if isinstance(kernel, Differentiable):
-        if not (checkpoint or result_shape) or isinstance(kernel, Elementwise):
+        if not (checkpoint or result_shape) or isinstance(kernel, Elementwise | Generalized):
             return kernel
         own = kernel.checkpoint, kernel._result_shape
         return Differentiable(kernel.kernel_to_differentiate, checkpoint or own[0], result_shape or own[1])
