@@ -100,9 +100,10 @@ def check(kernel, *args, orders=1, **options):
     plain = kernel.py_func if hasattr(kernel, "py_func") else kernel
     kinds = [numba.typeof(a) for a in args]
     function, _ = lowered(plain, kinds)
+    whole, args = own(args), flat(args)
     if isinstance(plain, python_types.FunctionType):
-        held = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
-        expected = leaves(plain(*held))
+        expected = leaves(plain(*whole))
+        held = flat(whole)
         found = value_of(function, args)
         for x, y in zip(found, expected, strict=False):
             np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
@@ -117,6 +118,18 @@ def check(kernel, *args, orders=1, **options):
         args = (*args, *(random_like(rng, args[i]) for i in places))
         function = tangent(function)
     return seen
+
+
+def own(x):
+    """Return nested tuples with copies of their arrays."""
+    if isinstance(x, tuple):
+        items = [own(i) for i in x]
+        return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
+    return x.copy() if isinstance(x, np.ndarray) else x
+
+
+def flat(args):
+    return [p for a in args for p in (flat(a) if isinstance(a, tuple) else [a])]
 
 
 def leaves(x):

@@ -9,7 +9,7 @@ class Program:
     """A random kernel: loops, branches, jumps, overwrites, views."""
 
     def __init__(self, seed):
-        self.r = random.Random(seed)
+        self.r = seed if isinstance(seed, random.Random) else random.Random(seed)
         self.lines = []
         self.nv = 0
         self.budget = self.r.randint(4, 12)

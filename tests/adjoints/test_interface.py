@@ -157,16 +157,6 @@ def gammas(x):
     return math.lgamma(x[0])
 
 
-def lists(x):
-    kept = [x[0], x[1]]
-    return kept[0]
-
-
-def masked(x):
-    x[x > 0] = 0.0
-    return x[0]
-
-
 def recursive(x, n):
     return x if n == 0 else x * x
 
@@ -176,8 +166,6 @@ def recursive(x, n):
     [
         (draws, "random numbers are drawn. Pass them as an argument"),
         (gammas, r"the derivative of `math.lgamma\(x\[0\]\)` is not known"),
-        (lists, "is a list. Use a tuple"),
-        (masked, "indexed by truth values"),
     ],
 )
 def test_refusals_name_the_line_and_a_remedy(function, words):

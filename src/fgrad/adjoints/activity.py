@@ -15,6 +15,9 @@ def carriers(node: Any) -> Iterator[str]:
     ty = getattr(node, "ty", None)
     if isinstance(node, ast.Compare | ast.BoolOp) or (ty is not None and not syntax.is_floating(ty)):
         return
+    if isinstance(node, syntax.Given):
+        yield from carriers(node.source)
+        return
     if isinstance(node, ast.Name):
         yield node.id
         return

@@ -11,8 +11,9 @@ import numpy as np
 from numba import types
 
 from fgrad.adjoints import syntax
-from fgrad.adjoints.calls import Calls
-from fgrad.adjoints.syntax import Alloc, Assign, For, If, Opaque, Raise, Store, View
+from fgrad.adjoints.indexing import Indexing
+from fgrad.adjoints.recursion import Known, TypeOf
+from fgrad.adjoints.syntax import Alloc, Assign, For, If, Raise, Store
 from fgrad.adjoints.values import (
     Array,
     Group,
@@ -43,7 +44,28 @@ OPERATORS: dict[type, Any] = {
 }  # fmt: skip
 
 
-class Arrays(Calls):
+_LOOP = "Write the loop, into an array that is made before"
+REFUSED: dict[type, tuple[str, str]] = {
+    ast.With: ("leaves compiled code", "Compute it before the kernel, and pass it as an argument"),
+    ast.Try: ("catches exceptions", "Test for the case with `if`"),
+    ast.FunctionDef: ("is a function inside of one", "Define it outside, under numba.njit"),
+    ast.Lambda: ("is a function inside of one", "Define it outside, under numba.njit"),
+    ast.Yield: ("makes a generator", "Write what it yields into an array"),
+    ast.YieldFrom: ("makes a generator", "Write what it yields into an array"),
+    ast.ListComp: ("makes a list", _LOOP),
+    ast.GeneratorExp: ("makes a generator", _LOOP),
+    ast.SetComp: ("makes a set", "Mark what is in it, in an array"),
+    ast.DictComp: ("makes a dictionary", "Keep its values in an array"),
+    ast.Set: ("makes a set", "Mark what is in it, in an array"),
+    ast.Dict: ("makes a dictionary", "Keep its values in an array"),
+    ast.JoinedStr: ("makes a string", "Leave strings out of kernels"),
+    ast.NamedExpr: ("assigns inside of an expression", "Assign on a line before"),
+    ast.Starred: ("unpacks a tuple", "Name its parts"),
+    ast.Delete: ("deletes a name", "Leave it out"),
+}
+
+
+class Arrays(Indexing):
     """Expressions."""
 
     # ---- names and constants ------------------------------------------------------------------------
@@ -53,12 +75,20 @@ class Arrays(Calls):
         self.line = getattr(node, "lineno", self.line)
         method = getattr(self, f"of_{type(node).__name__}", None)
         if method is None:
-            raise self.fail(
-                f"`{ast.unparse(node)}` has no derivative here",
-                "Expressions are made of numbers, arrays, tuples, and functions of those",
-            )
+            raise self.refused(node)
         found: Value = method(node)
         return found
+
+    def refused(self, node: ast.AST) -> Exception:
+        """Return the error for a statement or expression that kernels may not hold."""
+        what, remedy = REFUSED.get(type(node), ("", ""))
+        text = ast.unparse(node).splitlines()[0]
+        if what:
+            return self.fail(f"`{text}` {what}", remedy)  # type: ignore[no-any-return]
+        return self.fail(  # type: ignore[no-any-return]
+            f"`{text}` has no derivative here",
+            "Kernels hold assignments, loops, conditions, and functions of numbers, arrays and tuples",
+        )
 
     def static(self, value: Any) -> Value:
         """Return a Python object as a value: numbers and arrays are constants, frozen as Numba does it."""
@@ -103,11 +133,27 @@ class Arrays(Calls):
                 raise self.fail(f"{node.id} is not defined", "Define it") from None
         if isinstance(found, Lost):
             raise self.fail(found.why, "Make one array before, and write into it")
-        if isinstance(found, Array) and found.name in self.stale:
-            raise self.fail(self.stale[found.name], "Copy it with `.copy()`")
+        if isinstance(found, Array):
+            for held in (found.name, self.root(found.name)):
+                if held in self.stale:
+                    raise self.fail(self.stale[held], "Copy it with `.copy()`")
         if isinstance(found, Scalar) and isinstance(found.node, ast.Name) and found.node.id in self.types:
             return self.scalar(found.node.id)  # type: ignore[no-any-return]
         return found  # type: ignore[no-any-return]
+
+    def of_Known(self, node: Known) -> Value:  # noqa: D102, N802
+        return Static(node.value)
+
+    def of_TypeOf(self, node: TypeOf) -> Value:  # noqa: D102, N802
+        found = self.scope.names.get(node.id)
+        if found is not None and not isinstance(found, Scalar):
+            raise self.fail(
+                f"{node.id} is no number, and differs from call to call of a recursion",
+                "Pass the same arrays to all calls, and places in them as integers",
+            )
+        inner = found.node.id if found is not None else self.variable(node.id)
+        # where it is not known yet, the type that any other takes the place of
+        return Static(self.known.get(inner, types.boolean if found is None else found.type))
 
     def of_Tuple(self, node: ast.Tuple) -> Value:  # noqa: D102, N802
         return Group(self.exprs(node.elts))
@@ -119,6 +165,9 @@ class Arrays(Calls):
             return self.static(getattr(base.value, name))
         if isinstance(base, Group) and name in base.fields:
             return base.items[base.fields.index(name)]
+        if isinstance(base, Group) and base.axes and name in {"shape", "size", "ndim"}:
+            dims: list[Value] = [Scalar(d) for d in dims_of(base.items[0])[: base.axes]]  # type: ignore[arg-type]
+            return Group(dims) if name == "shape" else Scalar(syntax.constant(1)) if not dims else dims[0]
         if isinstance(base, Array | Lazy):
             if name == "shape":
                 return Group([Scalar(d) for d in dims_of(base)])
@@ -134,12 +183,21 @@ class Arrays(Calls):
             if name == "T":
                 return self.viewed(base, lambda a: ast.Attribute(a, "T", ast.Load()), node)
             if name in {"real", "imag"}:
-                return self.mapped(getattr(np, name), [base])
+                return self.part(name, base)
         if isinstance(base, Scalar) and name in {"real", "imag"}:
             return self.mapped(getattr(np, name), [base])
         raise self.fail(
             f"`{ast.unparse(node)}` has no derivative here", "Use arrays, their shapes and elements"
         )
+
+    def part(self, name: str, x: Value) -> Any:
+        """Return the real or imaginary part: of an array it is a view."""
+        if name == "real" and isinstance(x, Array) and not syntax.is_complex(x.type):
+            return x
+        found = self.mapped(getattr(np, name), [x])
+        if isinstance(x, Array) and isinstance(found, Lazy):
+            found.source, found.cut = x.name, lambda index: self.part(name, self.indexed(x, index))
+        return found
 
     # ---- operators ----------------------------------------------------------------------------------
 
@@ -157,9 +215,11 @@ class Arrays(Calls):
         """Return whether another kernel is called."""
         for n in ast.walk(node):
             if isinstance(n, ast.Call):
-                known: Any = self.scope.source.names
-                for part in ast.unparse(n.func).split("."):
-                    known = known.get(part) if isinstance(known, dict) else getattr(known, part, None)
+                first, *rest = ast.unparse(n.func).split(".")
+                here = self.scope.names.get(first)
+                known = here.value if isinstance(here, Static) else self.scope.source.names.get(first)
+                for part in rest:
+                    known = getattr(known, part, None)
                 if is_dispatcher(known) or is_dufunc(known) or hasattr(known, "kernel_to_differentiate"):
                     return True
         return False
@@ -327,15 +387,19 @@ class Arrays(Calls):
         error.kept = True
         self.out.append(If(self.scalar(held).node, [Raise(error, self.line)], [], self.line))
 
-    def nest(self, dims: Sequence[Any]) -> tuple[list[Any], Any]:
-        """Return the indices of loops over all elements, and what puts a statement into them."""
+    def nest(self, dims: Sequence[Any], *, columns: bool = False) -> tuple[list[Any], Any]:
+        """Return the indices of loops over all elements, and what puts a statement into them.
+
+        With `columns`, the loop over the first axis is the innermost.
+        """
         stops = [self.stable(d) for d in dims]
         names = [self.fresh(x) for x in "ijklmn"[: len(dims)]]
         for n in names:
             self.types[n] = types.intp
 
         def around(body: list[Any]) -> list[Any]:
-            for n, stop in zip(reversed(names), reversed(stops), strict=True):
+            loops = list(zip(names, stops, strict=True))
+            for n, stop in loops if columns else loops[::-1]:
                 body = [For(n, syntax.constant(0), stop, syntax.constant(1), body, self.line)]
             return body
 
@@ -346,6 +410,7 @@ class Arrays(Calls):
         name = self.fresh(self.hint if base == "a" else base)
         kind = array_type(ty, len(dims))
         self.types[name] = kind
+        self.forget(name)
         self.out.append(Alloc(name, tuple([self.stable(d) for d in dims]), zeros, self.line))
         return Array(name, kind)
 
@@ -375,8 +440,10 @@ class Arrays(Calls):
             return self.materialised(x, base)
         return self.materialised(Lazy(dims_of(x), x.type.dtype, lambda i: item(x, i)), base)
 
-    def fill(self, target: Array, value: Value) -> None:
-        """Emit `target[...] = value`."""
+    def fill(self, target: Array, value: Value, *, in_place: bool = False, bound: bool = False) -> None:
+        """Emit `target[...] = value`, where the source says so, or binds a name anew."""
+        if not bound:
+            self.demand_writable(target)
         if isinstance(value, Group):
             value = self.stacked(value)
         if isinstance(value, Array | Lazy):
@@ -384,7 +451,7 @@ class Arrays(Calls):
                 one = isinstance(have, ast.Constant) and have.value == 1
                 if not one and syntax.text(have) != syntax.text(want):
                     self.check(want, have)
-            if self.overlaps(target, value):
+            if not in_place and self.overlaps(target, value):
                 value = self.copied(value)
         elif isinstance(value, Scalar) and not isinstance(value.node, ast.Constant):
             value = self.kept(value)
@@ -413,18 +480,15 @@ class Arrays(Calls):
 
     def rebind(self, name: str, buffer: Array, value: Value) -> None:
         """Let a name that a loop binds anew have other elements: in its buffer, which has no other name."""
-        if isinstance(value, Array) and value.name != buffer.name:
-            own = self.root(value.name)
-            held = [
-                n for n, v in self.scope.names.items() if isinstance(v, Array) and self.root(v.name) == own
-            ]
-            for n in held:
-                self.stale[self.scope.names[n].name] = (
-                    f"{n} and {name} are one array from line {self.line} on, inside a loop"
-                )
+        if isinstance(value, Lazy) and value.source:
+            raise self.fail(f"{name} is bound to a view inside a loop", "Copy it with `.copy()`")
         if isinstance(value, Scalar | Group | Static) or ndim_of(value) != ndim_of(buffer):
             raise self.fail(f"{name} is an array, and then another kind of value", "Give them two names")
-        for n, v in self.scope.names.items():
+        for n, v in list(self.scope.names.items()):
+            if isinstance(v, Lazy) and v.source and self.root(v.source) == buffer.name:
+                self.scope.names[n] = Lost(
+                    f"{n} is a view of the array that {name} was before line {self.line}"
+                )
             if (
                 n != name
                 and isinstance(v, Array)
@@ -432,7 +496,64 @@ class Arrays(Calls):
                 and self.root(v.name) == buffer.name
             ):
                 self.stale[v.name] = f"{n} is a view of the array that {name} was before line {self.line}"
-        self.fill(buffer, value)
+        self.let_go(name, buffer)
+        self.forget(buffer.name)
+        if isinstance(value, Array) and self.root(value.name) != buffer.name and self.is_shared("", value):
+            self.links |= {frozenset((self.root(value.name), buffer.name))}
+        self.fill(buffer, value, bound=True)
+
+    def forget(self, name: str) -> None:
+        """Note that an array is a new one."""
+        self.links = {pair for pair in self.links if name not in pair}
+        self.stale.pop(name, None)
+
+    def note_write(self, x: Array) -> None:
+        """Note that arrays which a loop lets be one with this are not what they were."""
+        own = self.root(x.name)
+        for pair in self.links:
+            if own in pair:
+                (other,) = pair - {own}
+                self.stale[other] = (
+                    f"two names of one array are used, and line {self.line} writes to it by one"
+                )
+
+    def let_go(self, name: str, buffer: Array) -> None:
+        """Give the other names of an array in a buffer a copy of it, before the buffer holds another one."""
+        holders = [
+            n
+            for n, v in self.scope.names.items()
+            if n != name and isinstance(v, Array) and v.name == buffer.name
+        ]
+        if holders:
+            kept = self.copied(buffer, holders[0])
+            if buffer.name in self.borrowed:
+                self.borrowed[kept.name] = self.borrowed[buffer.name]
+            for n in holders:
+                self.scope.names[n] = kept
+        for n, v in list(self.scope.names.items()):
+            if isinstance(v, Group) and any(
+                isinstance(i, Array) and self.root(i.name) == buffer.name for i in v.items
+            ):
+                self.scope.names[n] = Lost(f"{n} holds the array that {name} was before line {self.line}")
+
+    def is_shared(self, name: str, array: Array) -> bool:
+        """Return whether an array has another name, here or at a caller, or comes from outside."""
+        own = self.root(array.name)
+        if own in self.outside or own in self.constants:
+            return True
+        for scope in self.scopes:
+            for n, v in scope.names.items():
+                if (
+                    isinstance(v, Array)
+                    and self.root(v.name) == own
+                    and (scope is not self.scope or n != name)
+                ):
+                    return True
+                if isinstance(v, Group) and any(
+                    isinstance(i, Array) and self.root(i.name) == own for i in v.items
+                ):
+                    return True
+        return False
 
     def arrays(self) -> list[tuple[str, Array]]:
         """Return the arrays that have names here."""
@@ -442,188 +563,6 @@ class Arrays(Calls):
         """Return the first elements, or rows, of an array that is taken apart."""
         a = self.materialised(x)
         return Group([self.kept(self.indexed(a, [Scalar(syntax.constant(k))])) for k in range(count)])
-
-    # ---- indices ------------------------------------------------------------------------------------
-
-    def indices(self, node: ast.expr) -> list[Any]:
-        """Return the parts of an index: values, slices, None and Ellipsis."""
-        parts = node.elts if isinstance(node, ast.Tuple) else [node]
-        found: list[Any] = []
-        for p in parts:
-            if isinstance(p, ast.Slice):
-                ends = [None if e is None else self.integer(self.expr(e)) for e in (p.lower, p.upper, p.step)]
-                found.append(ast.Slice(*ends))
-            else:
-                v = self.expr(p)
-                found += v.items if isinstance(v, Group) else [v]
-        return found
-
-    def of_Subscript(self, node: ast.Subscript) -> Value:  # noqa: D102, N802
-        base = self.expr(node.value)
-        if isinstance(base, Group):
-            index = self.expr(node.slice) if not isinstance(node.slice, ast.Slice) else None
-            if index is None:
-                cut: Any = node.slice
-                ends = [
-                    None if e is None else self.number(self.expr(e)).value
-                    for e in (cut.lower, cut.upper, cut.step)
-                ]
-                return Group(base.items[slice(*ends)])
-            if isinstance(index, Scalar) and isinstance(index.node, ast.Constant):
-                place: Any = index.node.value
-                return base.items[place]  # type: ignore[no-any-return]
-            return self.chosen(base, index)
-        return self.indexed(base, self.indices(node.slice))
-
-    def chosen(self, base: Group, index: Value) -> Value:
-        """Return one number of a tuple, by an index that is not known before."""
-        items = [self.number(v) for v in base.items]
-        node = self.stable(self.integer(index))
-        found = items[-1]
-        for k in range(len(items) - 2, -1, -1):
-            test = syntax.typed(ast.Compare(node, [ast.Eq()], [ast.Constant(k)]), types.boolean)
-            found = syntax.typed(ast.IfExp(test, items[k], found), unified(items[k].ty, found.ty))
-        return Scalar(found)
-
-    def indexed(self, base: Value, index: Sequence[Any]) -> Value:
-        """Return an element, a view, or a selection by integers."""
-        if isinstance(base, Lazy):
-            base = self.materialised(base)
-        if not isinstance(base, Array):
-            raise self.fail("an index is applied to what is no array", "Index arrays and tuples")
-        index = self.whole(base, index)
-        if all(isinstance(i, Scalar) for i in index):
-            return Scalar(syntax.load(base.name, [self.integer(i) for i in index], base.type.dtype))
-        fancy = [i for i in index if isinstance(i, Array | Lazy)]
-        if fancy:
-            return self.selection(base, index, fancy)
-        return self.view(base, index)
-
-    def whole(self, base: Array, index: Sequence[Any]) -> list[Any]:
-        """Return an index with as many parts as axes."""
-        parts = list(index)
-        dots = [k for k, i in enumerate(parts) if isinstance(i, Static) and i.value is Ellipsis]
-        named = sum(not (isinstance(i, Static) and i.value in {None, Ellipsis}) for i in parts)
-        missing = [ast.Slice(None, None, None)] * (base.type.ndim - named)
-        if base.type.ndim < named:
-            raise self.fail(f"an array with {base.type.ndim} axes gets {named} indices", "Index its axes")
-        if dots:
-            return parts[: dots[0]] + missing + parts[dots[0] + 1 :]
-        return parts + missing
-
-    def view(self, base: Array, index: Sequence[Any]) -> Value:
-        """Return a view by integers and slices; new axes are those of an array expression."""
-        if any(isinstance(i, Static) for i in index):
-            plain = [i for i in index if not isinstance(i, Static)]
-            under = self.indexed(base, plain)
-            kept = [i for i in index if isinstance(i, Static | ast.Slice)]
-            places = [k for k, i in enumerate(kept) if not isinstance(i, Static)]
-            under_dims = [] if isinstance(under, Scalar) else dims_of(under)  # type: ignore[arg-type]
-            dims: list[Any] = [syntax.constant(1)] * len(kept)
-            for k, d in zip(places, under_dims, strict=True):
-                dims[k] = d
-            return Lazy(dims, dtype(under), lambda at: item(under, [at[k] for k in places]))
-        if not self.sliced(index):
-            return base
-        nodes: list[ast.expr] = []
-        kinds: list[Any] = []
-        for i in index:
-            if isinstance(i, ast.Slice):
-                ends = [None if e is None else self.stable(e) for e in (i.lower, i.upper, i.step)]
-                nodes.append(ast.Slice(*ends))
-                kinds.append(types.slice2_type if i.step is None else types.slice3_type)
-            else:
-                nodes.append(self.stable(self.integer(i)))
-                kinds.append(types.intp)
-        where: Any = nodes[0] if len(nodes) == 1 else ast.Tuple(nodes, ast.Load())
-        form = ast.Subscript(ast.Name(base.name, ast.Load()), where, ast.Load())
-        kind = kinds[0] if len(kinds) == 1 else types.Tuple(kinds)
-        return self.new_view(base, form, self.typed_call(operator.getitem, base.type, kind))
-
-    def sliced(self, index: Sequence[Any]) -> bool:
-        """Return whether an index leaves anything out."""
-        return any(not isinstance(i, ast.Slice) or i.lower or i.upper or i.step for i in index)
-
-    def new_view(self, base: Array, form: Any, ty: Any) -> Array:
-        """Emit a view."""
-        name = self.fresh("v")
-        self.types[name] = ty
-        self.__dict__.setdefault("sources", {})[name] = base.name
-        self.out.append(View(name, base.name, form, self.line))
-        return Array(name, ty)
-
-    def viewed(self, x: Array | Lazy, form: Any, node: Any) -> Value:
-        """Return a view that an attribute or method of an array makes."""
-        a = self.materialised(x)
-        made = form(ast.Name(a.name, ast.Load()))
-        kind: Any = context().resolve_getattr(a.type, "T")
-        if kind is None:
-            raise self.fail(f"Numba knows no `{ast.unparse(node)}`", "Use another view")
-        return self.new_view(a, made, kind)
-
-    def selection(self, base: Array, index: Sequence[Any], fancy: Sequence[Any]) -> Value:
-        """Return elements by an array of integers."""
-        if len(fancy) > 1 or ndim_of(fancy[0]) != 1 or not isinstance(dtype(fancy[0]), types.Integer):
-            raise self.fail(
-                "an array is indexed by truth values, or by several arrays",
-                "Write the loop over the elements",
-            )
-        places = self.materialised(fancy[0])
-        at = next(k for k, i in enumerate(index) if isinstance(i, Array | Lazy))
-        if self.sliced([i for k, i in enumerate(index) if k != at]):
-            raise self.fail("an index mixes an array with others", "Take the slice first")
-        dims: list[Any] = dims_of(base)
-        dims[at] = syntax.dimension(places.name, 0)
-
-        def element(where: Sequence[Any]) -> Any:
-            inner = list(where)
-            inner[at] = syntax.load(places.name, [where[at]], places.type.dtype)
-            return syntax.load(base.name, inner, base.type.dtype)
-
-        return Lazy(dims, base.type.dtype, element)
-
-    def put(self, base: Value, index: Sequence[Any], value: Value) -> None:
-        """Emit `base[index] = value`."""
-        if not isinstance(base, Array):
-            raise self.fail("elements are written of what is no array", "Write to arrays that have a name")
-        if not base.type.mutable or base.name in self.constants:
-            raise self.fail(f"the constant array {base.name} is written to", "Pass it as an argument")
-        index = self.whole(base, index)
-        if all(isinstance(i, Scalar) for i in index):
-            where = tuple([self.stable_index(i) for i in index])
-            node = self.number(value)
-            if syntax.is_complex(node.ty) and not syntax.is_complex(base.type):
-                raise self.fail("a complex number is stored in a real array", "Store its real part")
-            self.out.append(Store(base.name, where, node, self.line))
-            return
-        fancy = [i for i in index if isinstance(i, Array | Lazy)]
-        if fancy:
-            chosen = self.selection(base, index, fancy)
-            assert isinstance(chosen, Lazy)  # noqa: S101 -- as `selection` says
-            if isinstance(value, Array | Lazy):
-                value = self.copied(value)
-                self.broadcast([chosen, value])
-            else:
-                value = self.kept(value)
-            at, around = self.nest(chosen.dims)
-            target: Any = syntax.element_of(chosen.element(at))
-            self.out += around([Store(base.name, target[1], item(value, at), self.line)])
-            return
-        view = self.view(base, index)
-        if not isinstance(view, Array):
-            raise self.fail("new axes are written to", "Index the axes that there are")
-        self.fill(view, value)
-
-    def stable_index(self, i: Any) -> Any:
-        """Return a part of an index."""
-        return self.integer(i)
-
-    def opaque(self, node: Any, ty: Any) -> Array:
-        """Emit a new array without derivatives."""
-        name = self.fresh("p")
-        self.types[name] = ty
-        self.out.append(Opaque(name, node, self.line))
-        return Array(name, ty)
 
 
 _FOLDED = {ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod}

@@ -31,7 +31,7 @@ from fgrad.adjoints.values import (
     ndim_of,
     unified,
 )
-from fgrad.compat.numba import is_dispatcher, is_dufunc
+from fgrad.compat.numba import is_dispatcher, is_dufunc, is_gufunc
 
 _MAKERS = {np.empty, np.zeros, np.ones, np.full, np.empty_like, np.zeros_like, np.ones_like, np.full_like}
 _GRIDS = {np.arange, np.eye, np.identity}
@@ -43,6 +43,10 @@ class Calls:
 
     line: int
     out: list[Any]
+    depth: int
+    stale: dict[str, str]
+    borrowed: dict[str, str]
+    links: set[frozenset[str]]
 
     if TYPE_CHECKING:
 
@@ -61,11 +65,13 @@ class Calls:
             function = found.value
         if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
             raise self.fail(f"`{ast.unparse(node)}` unpacks its arguments", "Write them one by one")
-        return self.called(function, self.exprs(node.args), self.keywords(node), node)
+        return self.called(function, *self.arguments(node), node)
 
-    def keywords(self, node: ast.Call) -> dict[str, Value]:
-        """Return keyword arguments."""
-        return {str(k.arg): self.expr(k.value) for k in node.keywords}
+    def arguments(self, node: ast.Call) -> tuple[list[Value], dict[str, Value]]:
+        """Return the arguments of a call."""
+        found = self.exprs([*node.args, *[k.value for k in node.keywords]])
+        count = len(node.args)
+        return found[:count], {str(k.arg): v for k, v in zip(node.keywords, found[count:], strict=True)}
 
     def called(self, function: Any, args: list[Value], keywords: dict[str, Value], node: ast.Call) -> Value:
         """Return what a call gives."""
@@ -76,18 +82,19 @@ class Calls:
             return self.inline(function.py_func, args, keywords)  # type: ignore[no-any-return]
         if isinstance(function, FunctionType) and function.__module__ == library.__name__:
             return self.inline(function, args, keywords)  # type: ignore[no-any-return]
+        if is_gufunc(function):
+            raise self.fail(
+                "a generalized ufunc is called",
+                "Compile its function with numba.njit, and call that in a loop",
+            )
         if is_dufunc(function):
             return self.elementwise_kernel(function, args)
         if function in _MAKERS:
             return self.made(function, args, keywords)
+        if function is len and isinstance(args[0], Group) and not args[0].axes:
+            return Scalar(syntax.constant(len(args[0].items)))
         if function is len:
-            return (
-                Scalar(dims_of(args[0])[0])
-                if isinstance(args[0], Array | Lazy)
-                else Scalar(
-                    syntax.constant(len(args[0].items))  # type: ignore[union-attr]
-                )
-            )
+            return Scalar(dims_of(args[0].items[0] if isinstance(args[0], Group) else args[0])[0])  # type: ignore[arg-type]
         if function is tuple and isinstance(args[0], Group):
             return args[0]
         if function in (builtins.min, builtins.max) and len(args) == 1 and isinstance(args[0], Group):
@@ -97,6 +104,12 @@ class Calls:
             for a in args[1:]:
                 found = self.mapped(function, [found, a])
             return found
+        if function is complex and len(args) == 2:
+            real, imaginary = (self.number(self.kept(a)) for a in args)
+            unit = Scalar(syntax.constant(1j))
+            whole = self.binary(ast.Add, Scalar(real), self.binary(ast.Mult, unit, Scalar(imaginary)))
+            pair: Any = self.mapped(complex, [Scalar(real), Scalar(imaginary)])
+            return Scalar(self.given(pair.node, whole.node))
         if function is builtins.sum:
             function = np.sum
         special = getattr(self, f"np_{getattr(function, '__name__', '')}", None)
@@ -110,6 +123,8 @@ class Calls:
             return self.library(function, args)
         if keywords:
             raise self.fail(f"`{ast.unparse(node)}` has keywords", "Leave them out, or write the loop")
+        if isinstance(function, np.ufunc) and len(args) > function.nin:
+            raise self.fail(f"`{ast.unparse(node)}` writes to an array", "Assign what it gives to `out[:]`")
         if function in _GRIDS:
             return self.passive(function, args, node)
         if isinstance(function, np.ufunc) or all(isinstance(a, Scalar) for a in args):
@@ -254,7 +269,25 @@ class Calls:
         return array
 
     def of_List(self, node: ast.List) -> Value:  # noqa: D102, N802
-        raise self.fail(f"`{ast.unparse(node)}` is a list", "Use a tuple, or np.array of it")
+        items = self.exprs(node.elts)
+        if not items:
+            raise self.fail("a list grows", "Make an array of its final length, and write into it")
+        kinds = [v.type for v in items if isinstance(v, Scalar)]
+        if len(kinds) == len(items):  # a list has one type
+            ty = kinds[0]
+            for k in kinds[1:]:
+                ty = unified(ty, k)
+            items = [self.converted(v, ty) for v in items]
+        return Group(items, listed=True)
+
+    def converted(self, x: Any, ty: Any) -> Value:
+        """Return a number in another type."""
+        if x.type == ty:
+            return x  # type: ignore[no-any-return]
+        if isinstance(x.node, ast.Constant):
+            held: Any = x.node.value
+            return Scalar(syntax.constant(float(held), ty))
+        return self.mapped(ty, [x])
 
     def np_array(self, x: Any, **keywords: Value) -> Value | None:
         """Return `np.array` of numbers."""
@@ -270,8 +303,30 @@ class Calls:
         return self.copied(x)  # type: ignore[no-any-return]
 
     def np_ascontiguousarray(self, x: Any) -> Value:
-        """Return the array: how it lies in memory is of no consequence here."""
-        return self.copied(x)  # type: ignore[no-any-return]
+        """Return the array itself where it lies in order, else a copy."""
+        return x if isinstance(x, Array) and x.type.layout == "C" else self.copied(x)
+
+    def np_asarray(self, x: Any, dtype: Any = None) -> Value | None:
+        """Return `np.asarray`: of an array itself."""
+        if dtype is not None:
+            return self.astype(x, dtype_of(_object(dtype))) if isinstance(x, Array | Lazy) else None
+        return self.materialised(x) if isinstance(x, Array | Lazy) else self.np_array(x)
+
+    def np_real(self, x: Any) -> Value | None:
+        """Return the real part."""
+        return self.part("real", x) if isinstance(x, Array) else None
+
+    def np_imag(self, x: Any) -> Value | None:
+        """Return the imaginary part."""
+        return self.part("imag", x) if isinstance(x, Array) else None
+
+    def np_reshape(self, x: Any, shape: Any) -> Value:
+        """Return `np.reshape`."""
+        return self.reshaped(x, "reshape", [shape])
+
+    def np_ravel(self, x: Any) -> Value:
+        """Return `np.ravel`."""
+        return self.reshaped(x, "ravel", [])
 
     def np_sum(self, x: Any, axis: Any = None) -> Value | None:
         """Return `np.sum`."""
@@ -280,7 +335,7 @@ class Calls:
         if not isinstance(x, Array | Lazy):
             return None
         dims = [self.stable(d) for d in dims_of(x)]
-        at, around = self.nest(dims)
+        at, around = self.nest(dims, columns=axis is None and self.is_by_columns(x))
         k = None if axis is None else self.number(axis).value % len(dims)
         out = None
         if k is not None and len(dims) > 1:
@@ -303,6 +358,13 @@ class Calls:
         self.out += around(body)
         return out if out is not None else self.scalar(name)  # type: ignore[no-any-return]
 
+    def is_by_columns(self, x: Any) -> bool:
+        """Return whether Numba keeps an array, or makes one of an expression, in the order of columns."""
+        sample = [syntax.constant(0)] * ndim_of(x)
+        loads = (syntax.element_of(n) for n in ast.walk(item(x, sample)))
+        layouts = {self.types[f[0]].layout for f in loads if f and self.types[f[0]].ndim > 1}
+        return "F" in layouts and "C" not in layouts
+
     def sum_type(self, x: Any) -> Any:
         """Return the type of a sum."""
         ty = dtype(x)
@@ -324,13 +386,15 @@ class Calls:
     def np_var(self, x: Any) -> Value:
         """Return `np.var`."""
         gap = self.binary(ast.Sub, x, self.kept(self.np_mean(x)))
-        found = self.np_mean(self.binary(ast.Mult, gap, gap))
+        other = gap if not syntax.is_complex(dtype(gap)) else self.mapped(np.conj, [gap])
+        square = self.binary(ast.Mult, gap, other)
+        found = self.np_mean(square if other is gap else self.mapped(np.real, [square]))
         assert found is not None  # noqa: S101 -- of an array
         return found
 
     def np_std(self, x: Any) -> Value:
         """Return `np.std`."""
-        return self.mapped(np.sqrt, [self.np_var(x)])
+        return self.binary(ast.Pow, self.np_var(x), Scalar(syntax.constant(0.5)))  # type: ignore[no-any-return]
 
     def np_where(self, c: Any, x: Any = None, y: Any = None) -> Value | None:
         """Return `np.where` of three operands."""
@@ -359,7 +423,12 @@ class Calls:
                         syntax.constant(1), ty=types.intp))))  # fmt: skip
         made = Lazy([n], gap.type, lambda at: self.binary(
             ast.Add, low, self.binary(ast.Mult, Scalar(at[0]), gap)).node)  # fmt: skip
-        return self.materialised(made)  # type: ignore[no-any-return]
+        array = self.materialised(made)
+        last = syntax.typed(ast.BinOp(n, ast.Sub(), syntax.constant(1)), types.intp)
+        test = syntax.typed(ast.Compare(n, [ast.Gt()], [syntax.constant(1)]), types.boolean)
+        store = syntax.Store(array.name, (last,), self.number(high), self.line)
+        self.out.append(syntax.If(test, [store], [], self.line))
+        return array  # type: ignore[no-any-return]
 
     def library(self, function: Any, args: Sequence[Value]) -> Value:
         """Return a function that is a kernel here."""
@@ -371,14 +440,38 @@ class Calls:
             if not syntax.is_floating(dtype(a)):
                 return self.passive_library(function, held)
         if entry.dims is None:
-            return self.inline(entry.kernel, held, {})  # type: ignore[no-any-return]
+            found = self.inline(entry.kernel, held, {})
+            return Scalar(self.given(self.numbas(function, held), found.node)) if entry.foreign else found
         ty = dtype(held[0])
         for a in held[1:]:
             ty = unified(ty, dtype(a))
-        dims = [dims_of(held[i])[axis] for i, axis in entry.dims]  # type: ignore[arg-type]
+        dims = [self.stable(dims_of(held[i])[axis]) for i, axis in entry.dims]  # type: ignore[arg-type]
         out = self.new(dims, ty, zeros=True)
         self.inline(entry.kernel, [out, *held], {})
-        return out  # type: ignore[no-any-return]
+        if not entry.foreign:
+            return out  # type: ignore[no-any-return]
+        value = self.numbas(function, held)
+        by_numba = self.opaque(value, value.ty)
+
+        def element(at: Sequence[Any]) -> Any:
+            return self.given(item(by_numba, at), item(out, at))
+
+        return self.materialised(Lazy(dims, ty, element))  # type: ignore[no-any-return]
+
+    def numbas(self, function: Any, args: Sequence[Any]) -> Any:
+        """Return a call of NumPy's function as Numba computes it, by BLAS and LAPACK."""
+        operands = []
+        for a in args:
+            name: Any = ast.Name(a.name, ast.Load())
+            ordered = a.type.layout in "CF"
+            operands.append(name if ordered else ast.Call(ast.Attribute(name, "copy", ast.Load()), [], []))
+        kinds = [a.type if a.type.layout in "CF" else a.type.copy(layout="C") for a in args]
+        return syntax.call(function_name(function), *operands, ty=self.typed_call(function, *kinds))
+
+    def given(self, value: Any, source: Any) -> Any:
+        """Return a number that Numba computes, with the derivative of the one that is written out here."""
+        made: Any = syntax.Given
+        return syntax.typed(made(value, source), value.ty)
 
     def passive_library(self, function: Any, args: Sequence[Value]) -> Value:
         """Refuse, or pass on, what is not made of floats."""
@@ -393,7 +486,7 @@ class Calls:
 
     def method(self, base: Value, name: str, node: ast.Call) -> Value:
         """Return what a method of an array or number gives."""
-        args, keywords = self.exprs(node.args), self.keywords(node)
+        args, keywords = self.arguments(node)
         if isinstance(base, Scalar):
             if name == "conjugate":
                 return self.mapped(np.conj, [base])
@@ -405,8 +498,10 @@ class Calls:
                 return self.library(METHODS[name], [base, *args])
             if name == "copy":
                 return self.copied(base)  # type: ignore[no-any-return]
+            if name == "fill" and isinstance(base, Lazy):
+                raise self.fail(f"`{ast.unparse(node)}` writes to a view", "Write to the array itself")
             if name == "fill":
-                self.fill(self.materialised(base), args[0])
+                self.fill(base, args[0])
                 return Static(None)
             if name == "transpose" and not args:
                 return self.np_transpose(base)
@@ -415,7 +510,7 @@ class Calls:
             if name == "astype":
                 return self.astype(base, dtype_of(_object(args[0])))
             if name in {"ravel", "flatten", "reshape"}:
-                return self.reshaped(base, name, args, node)
+                return self.reshaped(base, name, args)
             if name in {"argmax", "argmin", "argsort", "any", "all"}:
                 return self.passive(getattr(np, name), [base, *args], node)
             if name in {"conj", "conjugate"}:
@@ -430,7 +525,7 @@ class Calls:
         self.fill(made, x)
         return made  # type: ignore[no-any-return]
 
-    def reshaped(self, base: Array | Lazy, name: str, args: list[Value], node: ast.Call) -> Value:
+    def reshaped(self, base: Array | Lazy, name: str, args: list[Value]) -> Value:
         """Return another shape: a view of what lies in order, as Numba does it."""
         a = self.materialised(base)
         if name == "flatten" or a.type.layout != "C":
@@ -440,7 +535,7 @@ class Calls:
         dims = self.shape_of(args[0] if len(args) == 1 else Group(args)) if args else [syntax.constant(-1)]
         dims = [self.stable(d) for d in dims]
         if sum(isinstance(d, ast.Constant) and d.value == -1 for d in dims) and len(dims) > 1:
-            raise self.fail(f"`{ast.unparse(node)}` leaves a length open", "Give all lengths")
+            raise self.fail("a shape leaves a length open", "Give all lengths")
         form = ast.Call(ast.Attribute(ast.Name(a.name, ast.Load()), "ravel", ast.Load()), [], [])
         if (
             args
@@ -477,15 +572,38 @@ class Calls:
                     get = lambda k: Group([g(k) for _, g in sources])  # noqa: E731
                 return "range", (syntax.constant(0), stop, syntax.constant(1), get)
             if function is np.ndindex:
-                raise self.fail("a loop runs over np.ndindex", "Nest ranges")
+                given = self.exprs(node.args)
+                shape = given[0].items if len(given) == 1 and isinstance(given[0], Group) else given
+                return "range", self.grid([self.integer(d) for d in shape], Group)
+            if function is np.ndenumerate:
+                a = self.materialised(self.expr(node.args[0]))
+                return "range", self.grid(dims_of(a), lambda at: Group([Group(at), self.indexed(a, at)]))
         value = self.expr(node)
-        if isinstance(value, Group):
+        if isinstance(value, Group) and not value.axes:
             return "static", value.items
         stop, at = self.elements(value)
         return "range", (syntax.constant(0), stop, syntax.constant(1), at)
 
+    def grid(self, dims: Sequence[Any], get: Callable[[list[Value]], Value]) -> Any:
+        """Return a loop over all indices of a shape, as one range."""
+        held = [Scalar(self.stable(d)) for d in dims]
+        sizes: list[Value] = [Scalar(syntax.constant(1))]
+        for d in reversed(held):
+            sizes.append(self.kept(self.binary(ast.Mult, sizes[-1], d)))
+        sizes.reverse()
+
+        def at(k: Any) -> Value:
+            found = []
+            for d, size in zip(held, sizes[1:], strict=True):
+                found.append(self.binary(ast.Mod, self.binary(ast.FloorDiv, Scalar(k), size), d))
+            return get(found)
+
+        return syntax.constant(0), self.number(sizes[0]), syntax.constant(1), at
+
     def elements(self, value: Value) -> tuple[Any, Callable[[Any], Value]]:
         """Return how many elements a loop runs over, and one of them."""
+        if isinstance(value, Group) and value.axes:
+            return dims_of(value.items[0])[0], lambda k: self.record(value, [Scalar(k)])  # type: ignore[arg-type]
         if not isinstance(value, Array | Lazy):
             raise self.fail("a loop runs over what is no range or array", "Loop over a range")
         a = self.materialised(value)
@@ -504,9 +622,15 @@ class Calls:
             return Group(parts, fields)
         if isinstance(ty, types.NoneType):
             return Static(None)
+        if isinstance(syntax.element(ty), types.Record):
+            return self.record_parameter(name, ty, params)
+        if isinstance(ty, types.StructRef):
+            parts = [self.parameter(self.fresh(f"{name}_{n}"), _frozen(t), params) for n, t in ty._fields]
+            return Group(parts, tuple(n for n, _ in ty._fields))
         if isinstance(ty, types.Array):
-            if isinstance(ty.dtype, types.Record):
-                raise self.fail(f"the argument {name} is an array of records", "Pass its fields as arrays")
+            self.outside.add(name)
+            if not ty.mutable:
+                self.records.add(name)
             self.types[name] = ty
             params.append(syntax.Param(name, ty))
             return Array(name, ty)
@@ -516,9 +640,30 @@ class Calls:
             return Scalar(syntax.name(name, ty))
         raise self.fail(f"the argument {name} is a {ty}", "Pass numbers, arrays, and tuples of those")
 
+    def record_parameter(self, name: str, ty: Any, params: list[syntax.Param]) -> Value:
+        """Return a record, or an array of them: its fields, which nobody writes to."""
+        axes = ty.ndim if isinstance(ty, types.Array) else 0
+        parts = []
+        for field, t in syntax.element(ty).members:
+            nested = t.shape if isinstance(t, types.NestedArray) else ()
+            inner: Any = t.dtype if nested else t
+            if not isinstance(inner, types.Number | types.Boolean):
+                raise self.fail(
+                    f"the field {field} of the argument {name} is a {t}", "Keep numbers in records"
+                )
+            ndim = axes + len(nested)
+            kind = types.Array(inner, ndim, "C", readonly=True) if ndim else inner
+            parts.append(self.parameter(self.fresh(f"{name}_{field}"), kind, params))
+        return Group(parts, tuple(n for n, _ in syntax.element(ty).members), axes=axes)
+
     def known_context(self) -> Any:
         """Return what knows types."""
         return context()
+
+
+def _frozen(ty: Any) -> Any:
+    """Return the type of an array that nobody writes to; of anything else its own."""
+    return ty.copy(readonly=True, layout="C") if isinstance(ty, types.Array) else ty
 
 
 def _object(x: Value) -> Any:

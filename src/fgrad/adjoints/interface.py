@@ -17,9 +17,10 @@ from fgrad import config, locks
 from fgrad.adjoints import emission
 from fgrad.adjoints.operation import call
 from fgrad.adjoints.programs import Cost, Form, Program, Users
+from fgrad.adjoints.records import Records, Struct, taken_apart
 from fgrad.adjoints.stored import keeping, stamped
 from fgrad.adjoints.syntax import UnsupportedKernelError
-from fgrad.compat.numba import is_dispatcher, is_dufunc
+from fgrad.compat.numba import core_of, is_dispatcher, is_dufunc, is_gufunc
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer
 from fgrad.core.views import check_writable
@@ -103,7 +104,7 @@ class Differentiable:
 
     def _prepared(self, leaves: Sequence[Any], structure: Any) -> tuple[Program, list[Any]]:
         """Return the program for arguments of these types, and its operands."""
-        kinds = [_kind(x) for x in leaves]
+        kinds = [self._kind_of(x) for x in leaves]
         fixed = tuple(
             (i, x) for i, x in enumerate(leaves) if isinstance(x, bool | int | np.integer | np.bool_)
         )
@@ -118,6 +119,16 @@ class Differentiable:
         self._last = found
         places = {i for i, _ in fixed}
         return found, [x for i, x in enumerate(leaves) if i not in places]
+
+    def _kind_of(self, x: Any) -> Any:
+        """Return Numba's type of an argument, or say that it has none."""
+        try:
+            return _kind(x)
+        except ValueError as error:
+            raise TypeError(
+                f"{self.__name__} gets a {type(x).__name__}, of which Numba knows no type: pass numbers, "
+                "arrays, and tuples of those"
+            ) from error
 
     def _made(self, structure: Any, kinds: Sequence[Any], leaves: Sequence[Any], fixed: Any) -> Program:
         base = self._programs.get((structure, tuple(kinds)))
@@ -198,6 +209,10 @@ def _flattened(x: Any, leaves: list[Any]) -> Any:
         return None
     if isinstance(x, tuple):
         return (type(x), *[_flattened(part, leaves) for part in x])
+    found = taken_apart(x)
+    if found is not None:
+        kind, parts = found
+        return (kind, *[_flattened(part, leaves) for part in parts])
     leaves.append(x)
     return 0
 
@@ -246,6 +261,8 @@ def _argument_types(structure: Any, kinds: Sequence[Any]) -> list[Any]:
             return next(it)
         kind, *parts = x
         items = [typed(p, it) for p in parts]
+        if isinstance(kind, Records | Struct):
+            return kind.type
         return types.Tuple(items) if kind is tuple else types.BaseTuple.from_types(items, kind)
 
     it = iter(kinds)
@@ -307,11 +324,7 @@ class Elementwise(Differentiable):
             f"def loop(out, {', '.join(names)}):\n"
             f"    for k in range(len(out)):\n        out[k] = element({index})\n"
         )
-        file = f"<{function.__name__}: loop {next(_numbers)}>"
-        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-        namespace: dict[str, Any] = {"element": numba.njit(function)}
-        exec(compile(text, file, "exec"), namespace)  # noqa: S102 -- fgrad's own
-        super().__init__(numba.njit(namespace["loop"]))
+        super().__init__(numba.njit(_written("loop", function, text)))
         self.ufunc = ufunc
         self._dtypes: dict[Any, np.dtype[Any]] = {}
         self.__name__, self.__doc__, self.__wrapped__ = function.__name__, function.__doc__, function
@@ -333,6 +346,72 @@ class Elementwise(Differentiable):
         program.function.params[0].fresh = True
         (found,) = call(operands, program)
         return reshape(found, shape)
+
+
+class Generalized(Differentiable):
+    """A generalized ufunc that Numba compiles, with derivatives."""
+
+    def __init__(self, gufunc: Any) -> None:
+        function, self.inputs, self.outputs, kinds = core_of(gufunc)
+        names = list(inspect.signature(function).parameters)
+        parts = []
+        for k, (n, core) in enumerate(zip(names, [*self.inputs, *self.outputs], strict=True)):
+            # what has no axes is a number, but for results, and where it is declared as an array
+            is_number = k < len(self.inputs) and not (kinds and isinstance(kinds[k], numba.types.Array))
+            parts.append(f"{n}[k]" if core or is_number else f"{n}[k : k + 1]")
+        text = (
+            f"def loop({', '.join(names)}):\n"
+            f"    for k in range({names[-1]}.shape[0]):\n        element({', '.join(parts)})\n"
+        )
+        super().__init__(numba.njit(_written("loop", function, text)))
+        self.gufunc = gufunc
+        self.__name__, self.__doc__, self.__wrapped__ = function.__name__, function.__doc__, function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Apply the ufunc to arrays whose other axes broadcast; where one is a Tensor, so is the result."""
+        if not any(x.__class__ is Tensor for x in (*args, *kwargs.values())):
+            return self.gufunc(*args, **kwargs)
+        if kwargs:
+            raise TypeError(f"{self.__name__} of Tensors takes no keywords: {', '.join(kwargs)}")
+        count = len(self.inputs)
+        given = [x if x.__class__ is Tensor else np.asarray(x) for x in args]
+        kinds = [np.dtype(x.dtype) for x in given]
+        if len(given) == count:  # declared with types: NumPy says which of them
+            kinds = list(self.gufunc.ufunc.resolve_dtypes((*kinds, *[None] * len(self.outputs))))
+        sizes: dict[str, int] = {}
+        for x, core in zip(given, [*self.inputs, *self.outputs], strict=False):
+            sizes.update(zip(core, x.shape[len(x.shape) - len(core) :], strict=True))
+        ends = [tuple([sizes[n] for n in core]) for core in (*self.inputs, *self.outputs)]
+        loops = [x.shape[: len(x.shape) - len(end)] for x, end in zip(given, ends, strict=False)]
+        shape = np.broadcast_shapes(*loops[:count])
+        rows = math.prod(shape)
+        flat = [reshape(broadcast_to(_as(x, kind), (*shape, *end)), (rows, *end))
+                for x, kind, end in zip(given[:count], kinds, ends, strict=False)]  # fmt: skip
+        outs = [
+            Tensor(np.zeros((rows, *end), kind))
+            for end, kind in zip(ends[count:], kinds[count:], strict=True)
+        ]
+        super().__call__(*flat, *outs)
+        found = [reshape(out, (*shape, *end)) for out, end in zip(outs, ends[count:], strict=True)]
+        for x, new in zip(args[count:], found, strict=False):
+            if x.__class__ is Tensor:
+                setitem(x, Ellipsis, new)
+            else:
+                x[...] = storable(new)
+        return found[0] if len(found) == 1 else tuple(found)
+
+
+def _as(x: Any, dtype: np.dtype[Any]) -> Any:
+    return x if x.dtype == dtype else x.astype(dtype)
+
+
+def _written(name: str, function: Callable[..., Any], text: str) -> Any:
+    """Return the function of a text, in which `element` is a kernel."""
+    file = f"<{function.__name__}: {name} {next(_numbers)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    namespace: dict[str, Any] = {"element": numba.njit(function)}
+    exec(compile(text, file, "exec"), namespace)  # noqa: S102 -- fgrad's own
+    return namespace[name]
 
 
 def result_dtype(function: Callable[..., Any], kinds: Sequence[Any]) -> np.dtype[Any]:
@@ -374,8 +453,8 @@ def differentiate(
     outputs: a Tensor has its new value afterwards, as after `x[i] = v`.
 
     Args:
-        kernel: what `numba.njit` or `numba.vectorize` returns; or a function decorated twice, this one
-            outside.
+        kernel: what `numba.njit`, `numba.vectorize` or `numba.guvectorize` returns; or a function decorated
+            twice, this one outside.
         checkpoint: how many snapshots a loop outside of others keeps instead of recording every turn: from
             each of them a part of the loop runs again before its reverse. True keeps about the square root of
             the number of turns, so memory grows as that. Values are the same.
@@ -415,12 +494,14 @@ def differentiate(
     if kernel is None:
         return functools.partial(differentiate, checkpoint=checkpoint, result_shape=result_shape)
     if isinstance(kernel, Differentiable):
-        if not (checkpoint or result_shape) or isinstance(kernel, Elementwise):
+        if not (checkpoint or result_shape) or isinstance(kernel, Elementwise | Generalized):
             return kernel
         own = kernel.checkpoint, kernel._result_shape
         return Differentiable(kernel.kernel_to_differentiate, checkpoint or own[0], result_shape or own[1])
     if is_dufunc(kernel):
         return elementwise(kernel)
+    if is_gufunc(kernel):
+        return Generalized(kernel)
     if not is_dispatcher(kernel):
         raise TypeError(
             f"differentiate takes what numba.njit returns, not a {type(kernel).__name__}: decorate the "

@@ -21,6 +21,7 @@ class Entry(NamedTuple):
 
     kernel: Callable[..., Any]
     dims: tuple[tuple[int, int], ...] | None = None  # argument and axis of every axis of the result
+    foreign: bool = False  # whether Numba has it of BLAS or LAPACK, which round otherwise
 
 
 def _dot_1_1(x, y):
@@ -219,14 +220,14 @@ def _cholesky(out, a):
 
 
 _DOTS = {
-    (1, 1): Entry(_dot_1_1),
-    (2, 1): Entry(_dot_2_1, ((0, 0),)),
-    (1, 2): Entry(_dot_1_2, ((1, 1),)),
-    (2, 2): Entry(_dot_2_2, ((0, 0), (1, 1))),
+    (1, 1): Entry(_dot_1_1, foreign=True),
+    (2, 1): Entry(_dot_2_1, ((0, 0),), foreign=True),
+    (1, 2): Entry(_dot_1_2, ((1, 1),), foreign=True),
+    (2, 2): Entry(_dot_2_2, ((0, 0), (1, 1)), foreign=True),
 }
 LIBRARY: dict[Any, dict[tuple[int, ...], Entry]] = {
     np.dot: _DOTS,
-    np.vdot: {(1, 1): Entry(_vdot_1_1)},
+    np.vdot: {(1, 1): Entry(_vdot_1_1, foreign=True)},
     np.outer: {(1, 1): Entry(_outer, ((0, 0), (1, 0)))},
     np.trace: {(2,): Entry(_trace)},
     np.max: {(1,): Entry(_max_1), (2,): Entry(_max_2)},
@@ -234,11 +235,14 @@ LIBRARY: dict[Any, dict[tuple[int, ...], Entry]] = {
     np.prod: {(1,): Entry(_prod_1)},
     np.cumsum: {(1,): Entry(_cumsum_1, ((0, 0),))},
     np.diag: {(1,): Entry(_diag_1, ((0, 0), (0, 0)))},
-    np.linalg.norm: {(1,): Entry(_norm_1), (2,): Entry(_norm_2)},
-    np.linalg.solve: {(2, 2): Entry(_solve_2_2, ((0, 0), (1, 1))), (2, 1): Entry(_solve_2_1, ((0, 0),))},
-    np.linalg.inv: {(2,): Entry(_inv, ((0, 0), (0, 1)))},
-    np.linalg.det: {(2,): Entry(_det)},
-    np.linalg.cholesky: {(2,): Entry(_cholesky, ((0, 0), (0, 1)))},
+    np.linalg.norm: {(1,): Entry(_norm_1, foreign=True), (2,): Entry(_norm_2, foreign=True)},
+    np.linalg.solve: {
+        (2, 2): Entry(_solve_2_2, ((0, 0), (1, 1)), foreign=True),
+        (2, 1): Entry(_solve_2_1, ((0, 0),), foreign=True),
+    },
+    np.linalg.inv: {(2,): Entry(_inv, ((0, 0), (0, 1)), foreign=True)},
+    np.linalg.det: {(2,): Entry(_det, foreign=True)},
+    np.linalg.cholesky: {(2,): Entry(_cholesky, ((0, 0), (0, 1)), foreign=True)},
 }
 METHODS = {
     "dot": np.dot,

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import inspect
-import textwrap
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from numba import types
 
 from fgrad.adjoints import syntax
-from fgrad.adjoints.arrays import Arrays
-from fgrad.adjoints.jumps import RESULT, without_jumps
+from fgrad.adjoints.jumps import RESULT
+from fgrad.adjoints.loops import Loops
+from fgrad.adjoints.sources import Scope, Source, source_of
 from fgrad.adjoints.syntax import (
     Assign,
-    For,
     Function,
     If,
     Param,
@@ -25,7 +23,6 @@ from fgrad.adjoints.syntax import (
     Stmt,
     Store,
     UnsupportedKernelError,
-    While,
 )
 from fgrad.adjoints.values import (
     Array,
@@ -42,61 +39,13 @@ from fgrad.compat.numba import is_dispatcher
 PASSES = 20  # over a kernel, until the types of its variables are known
 
 
-class Source:
-    """The text of a function, and what its free names stand for."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function, self.name = function, function.__name__
-        self.file = inspect.getsourcefile(function) or "?"
-        try:
-            lines, first = inspect.getsourcelines(function)
-        except (OSError, TypeError):
-            raise UnsupportedKernelError(
-                f"the source of {self.name} is not to be found, and its derivative is made from it: define "
-                "it in a file or a notebook cell"
-            ) from None
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-        found = tree.body[0]
-        if not isinstance(found, ast.FunctionDef):
-            raise UnsupportedKernelError(f"{self.file}:{first}: write the kernel as a function with `def`")
-        ast.increment_lineno(found, first - 1)
-        self.tree = found
-        closure = inspect.getclosurevars(function)
-        self.names = {**vars(builtins), **function.__globals__, **closure.nonlocals}
-        self.first = first
-
-
-_sources: dict[Any, Source] = {}
-
-
-def source_of(function: Callable[..., Any]) -> Source:
-    """Return the source of a function; it is read once."""
-    code = function.__code__
-    if function.__closure__ or code not in _sources:
-        made = Source(function)
-        if function.__closure__:
-            return made
-        _sources[code] = made
-    return _sources[code]
-
-
-class Scope:
-    """One function while it is lowered: what its names stand for."""
-
-    def __init__(self, source: Source, suffix: str) -> None:
-        self.source, self.suffix = source, suffix
-        self.names: dict[str, Value] = {}
-        self.body = without_jumps(source.tree)
-        self.stores = Counter(stored_names(self.body))
-        self.assigned = set(self.stores)
-        self.result: Value = Static(None)
-
-
-class Lowering(Arrays):
+class Lowering(Loops):
     """One pass over a kernel; passes are repeated until the types of variables stay as they are."""
 
-    def __init__(self, types_before: dict[str, Any], carried: dict[int, set[str]]) -> None:
-        self.known, self.carried = types_before, carried
+    def __init__(
+        self, types_before: dict[str, Any], carried: dict[int, set[str]], marks: dict[int, Any]
+    ) -> None:
+        self.known, self.carried, self.marks = types_before, carried, marks
         self.types: dict[str, Any] = {}
         self.constants: dict[str, Any] = {}
         self.used: set[str] = {"np", "math"}
@@ -106,6 +55,10 @@ class Lowering(Arrays):
         self.loops: set[str] = set()  # variables of loops around
         self.line = 0
         self.stale: dict[str, str] = {}
+        self.records: set[str] = set()  # arrays that are fields of records
+        self.outside: set[str] = set()  # arrays that are arguments
+        self.borrowed: dict[str, str] = {}  # arrays that must not be written to, as they may be others
+        self.links: set[frozenset[str]] = set()  # buffers, and arrays that a loop binds to their names
         self.hint = "a"  # what to call an array that is made
         self.refuses = False  # whether the kernel raises or asserts
 
@@ -164,8 +117,14 @@ class Lowering(Arrays):
             self.assign(name, x.node)
             return self.scalar(name)
         if isinstance(x, Group):
-            return Group([self.kept(i, base) for i in x.items], x.fields)
+            return replace(x, items=[self.kept(i, base) for i in x.items])
+        if isinstance(x, Lazy) and x.source:
+            return self.steady(x)
         return self.materialised(x) if isinstance(x, Lazy) else x
+
+    def steady(self, x: Lazy) -> Lazy:
+        """Return a view whose lengths stay what they are."""
+        return Lazy([self.stable(d) for d in x.dims], x.dtype, x.element, x.source, x.cut)
 
     def stable(self, node: Any, base: str = "n") -> Any:
         """Return an expression whose value stays what it is as long as the block runs."""
@@ -187,7 +146,9 @@ class Lowering(Arrays):
         """Return what a call of another kernel gives: its statements take the place of the call."""
         source = source_of(function)
         if any(s.source.function.__code__ is function.__code__ for s in self.scopes):
-            raise self.fail(f"{source.name} calls itself", "Write the recursion as a loop")
+            raise self.fail(
+                f"{source.name} calls itself by way of others", "Let it call itself directly, or write a loop"
+            )
         if len(self.scopes) > 30:
             raise self.fail("calls are nested too deeply", "Write the recursion as a loop")
         scope = Scope(source, source.name)
@@ -238,10 +199,7 @@ class Lowering(Arrays):
             self.line = getattr(s, "lineno", self.line)
             method = getattr(self, f"on_{type(s).__name__}", None)
             if method is None:
-                raise self.fail(
-                    f"`{ast.unparse(s).splitlines()[0]}` has no derivative here",
-                    "Kernels hold assignments, loops, conditions, and calls of functions of arrays",
-                )
+                raise self.refused(s)
             method(s)
 
     def inside(self, stmts: Sequence[ast.stmt]) -> list[Stmt]:
@@ -297,19 +255,34 @@ class Lowering(Arrays):
         if isinstance(s.target, ast.Subscript):
             base = self.expr(s.target.value)
             index = self.indices(s.target.slice)
-            here = self.indexed(base, index)
-            value = self.binary(type(s.op), here, self.expr(s.value))
-            if isinstance(here, Array):
-                self.fill(here, value)
+            if self.calls_kernel(s.value):  # which may write to what is read first
+                index = [self.kept(i) if isinstance(i, Scalar) else i for i in index]
+                here = self.kept(self.indexed(base, index))
             else:
-                self.put(base, index, value)
+                here = self.indexed(base, index)
+            if isinstance(here, Array) and not self.is_selection(index):
+                self.update(here, type(s.op), self.expr(s.value))
+            else:
+                self.put(base, index, self.binary(type(s.op), here, self.expr(s.value)))
             return
         here = self.expr(read)
-        value = self.binary(type(s.op), here, self.expr(s.value))
+        value = self.expr(s.value)
+        if isinstance(here, Lazy):
+            raise self.fail(
+                f"`{ast.unparse(s.target)}` is a view that is written to", "Write to the array itself"
+            )
         if isinstance(here, Array):
-            self.fill(here, value)
+            self.update(here, type(s.op), value)
         else:
-            self.store_to(s.target, value)
+            self.store_to(s.target, self.binary(type(s.op), here, value))
+
+    def update(self, target: Array, op: type, value: Value) -> None:
+        """Emit `target += value` as Numba does it: an array that overlaps is read while it is written to."""
+        if isinstance(value, Scalar):
+            value = self.kept(value)
+        elif isinstance(value, Lazy) and not value.source and self.overlaps(target, value):
+            value = self.copied(value)
+        self.fill(target, self.binary(op, target, value), in_place=True)
 
     def store_to(self, target: ast.expr, value: Value) -> None:
         """Assign a value to a target."""
@@ -331,11 +304,14 @@ class Lowering(Arrays):
         if not isinstance(value, Group) or len(value.items) != len(target.elts):
             raise self.fail(f"`{ast.unparse(target)}` is assigned no tuple of its length", "Name the parts")
         exchanged = [v for v in value.items if isinstance(v, Array)]
+        lent = [self.borrowed[v.name] for v in exchanged if v.name in self.borrowed]
         names = [t.id for t in target.elts if isinstance(t, ast.Name)]
         kept: list[Value] = []
         for t, v in zip(target.elts, value.items, strict=True):
             carried = isinstance(t, ast.Name) and t.id in self.carried_here
             if isinstance(v, Array) and carried and len(exchanged) > 1 and len(names) > 1:
+                if lent:
+                    raise self.fail(lent[0], "Copy it with `.copy()` before the loop")
                 kept.append(self.copied(v))  # arrays change places
             else:
                 kept.append(v if isinstance(v, Scalar) and len(target.elts) == 1 else self.kept(v))
@@ -371,7 +347,7 @@ class Lowering(Arrays):
             self.rebind(name, before, value)
             return
         if isinstance(value, Lazy):
-            value = self.materialised(value, name)
+            value = self.steady(value) if value.source else self.materialised(value, name)
         self.scope.names[name] = self.kept(value, name) if isinstance(value, Group) else value
 
     def variable(self, name: str) -> str:
@@ -386,6 +362,8 @@ class Lowering(Arrays):
         if isinstance(value, Lazy):
             value = self.materialised(value, "result")
         before = self.scope.result
+        if isinstance(value, Group) and (value.listed or value.axes):
+            raise self.fail("a list, or an array of records, is returned", "Return a tuple or arrays")
         if isinstance(value, Group):
             parts = before.items if isinstance(before, Group) else [None] * len(value.items)
             if len(parts) != len(value.items):
@@ -410,6 +388,11 @@ class Lowering(Arrays):
             if self.depth:
                 raise self.fail("an array is returned from inside a loop or branch", "Return it at the end")
             return value
+        if isinstance(value, Group) and not (value.listed or value.axes):
+            parts = before.items if isinstance(before, Group) else [None] * len(value.items)
+            if len(parts) == len(value.items):
+                items = [self.kept_result(p, v) for p, v in zip(parts, value.items, strict=True)]
+                return replace(value, items=items)
         if not isinstance(value, Scalar):
             raise self.fail("what it returns is no number, array, or tuple of those", "Return those")
         if isinstance(before, Scalar):
@@ -448,8 +431,18 @@ class Lowering(Arrays):
             self.assign(held, test)
             test = self.scalar(held).node
         line = self.line
+        names, carried = self.carried.setdefault(self.key(s), set()), self.carried_here
+        self.bind_anew(names, line)
+        before = dict(self.scope.names)
         body, after = self.branch(s.body)
         orelse, other = self.branch(s.orelse)
+        self.scope.__dict__["carried"] = carried
+        for n, v in before.items():
+            x, y = after.get(n), other.get(n)
+            both = isinstance(v, Array) and isinstance(x, Array) and isinstance(y, Array)
+            if both and not _same(x, y) and n not in names:
+                names.add(n)
+                self.again = True
         self.scope.names = self.merged(after, other, line)
         self.out.append(If(test, body, orelse, line))
 
@@ -482,144 +475,6 @@ class Lowering(Arrays):
                 found[name] = Lost(f"{name} stands for different arrays or tuples behind line {line}")
         return found
 
-    # ---- loops --------------------------------------------------------------------------------------
-
-    def on_For(self, s: ast.For) -> None:  # noqa: D102, N802
-        if s.orelse:
-            raise self.fail("a loop has an `else`", "Use a flag")
-        target, made = self.iteration(s.iter)
-        if target == "static":
-            for value in made:
-                self.store_to(s.target, value)
-                if getattr(s, "until", ()):
-                    raise self.fail("a loop over a tuple is left early", "Loop over a range")
-                self.block(s.body)
-            return
-        start, stop, step, at = made
-        start, stop, step = (self.stable(self.integer(n)) for n in (start, stop, step))
-        name = s.target.id if isinstance(s.target, ast.Name) and at is None else ""
-        free = name and not self.escapes(name, s)
-        var = self.fresh(name or "k")
-        self.types[var] = types.intp
-        element = [] if free else [(s.target, at)]
-        until = tuple(self.flag(f) for f in getattr(s, "until", ()))
-        count = ""
-        if until:
-            count = self.fresh("turns")
-            self.assign(count, syntax.constant(0))
-
-        def before() -> None:
-            if free:
-                self.scope.names[name] = Scalar(syntax.name(var, types.intp))
-            if count:
-                more = ast.BinOp(ast.Name(count, ast.Load()), ast.Add(), ast.Constant(1))
-                self.assign(count, syntax.typed(more, types.intp))
-            for t, get in element:
-                k = Scalar(syntax.name(var, types.intp))
-                self.store_to(t, k if get is None else get(k.node))
-
-        self.loops.add(var)
-        body = self.loop_body(s, before)
-        self.loops.discard(var)
-        self.out.append(For(var, start, stop, step, body, s.lineno, until, count))
-
-    def escapes(self, name: str, loop: ast.For) -> bool:
-        """Return whether the variable of a loop is more than that: assigned, or read behind it."""
-        if name in stored_names(self.scope.body, loops=False):
-            return True
-        inside = {id(n) for f in _loops(self.scope.body, name) for n in ast.walk(f)}
-        nested = any(n is not loop for n in _loops(loop.body, name))
-        reads = (n for t in self.scope.body for n in ast.walk(t) if isinstance(n, ast.Name) and n.id == name)
-        return nested or any(id(n) not in inside for n in reads)
-
-    def on_While(self, s: ast.While) -> None:  # noqa: D102, N802
-        if s.orelse:
-            raise self.fail("a loop has an `else`", "Use a flag")
-        until = tuple(self.flag(f) for f in getattr(s, "until", ()))
-        count = self.fresh("turns")
-        self.assign(count, syntax.constant(0))
-        more = syntax.typed(ast.BinOp(ast.Name(count, ast.Load()), ast.Add(), ast.Constant(1)), types.intp)
-        outer, self.out = self.out, []
-        test = self.truth(self.expr(s.test)).node
-        emitted, self.out = self.out, outer
-        if not emitted:
-            body = self.loop_body(s, lambda: self.assign(count, more))
-            self.out.append(While(test, body, s.lineno, count, until))
-            return
-        flag = self.fresh("left")
-        self.assign(flag, syntax.constant(value=False))
-
-        def before() -> None:
-            self.assign(count, more)
-
-        def guarded() -> None:
-            found = self.truth(self.expr(s.test)).node
-            held = self.fresh("c")
-            self.assign(held, found)
-            body, after = self.branch(s.body)
-            outer, self.out = self.out, []
-            self.assign(flag, syntax.constant(value=True))
-            left, self.out = self.out, outer
-            self.out.append(If(self.scalar(held).node, body, left, s.lineno))
-            self.scope.names = self.merged(after, dict(self.scope.names), s.lineno)
-
-        body = self.loop_body(s, before, guarded)
-        always = syntax.constant(value=True)
-        self.out.append(While(always, body, s.lineno, count, (*until, flag)))
-
-    def flag(self, name: str) -> str:
-        """Return the scalar of a flag."""
-        return self.variable(name)
-
-    def loop_body(
-        self, s: Any, before: Callable[[], None], body: Callable[[], None] | None = None
-    ) -> list[Stmt]:
-        """Return the block of a loop; arrays that it binds anew are copied to buffers before it."""
-        names = self.carried.setdefault(self.key(s), set())
-        own = {n for n in names if isinstance(self.scope.names.get(n), Array)}
-        for n in sorted(own):
-            array: Any = self.scope.names[n]
-            self.scope.names[n] = self.copied(array, n)
-        outer_carried = self.carried_here
-        self.scope.__dict__["carried"] = outer_carried | own
-        start = dict(self.scope.names)
-
-        def all_of_it() -> None:
-            before()
-            if body is not None:
-                body()
-            else:
-                self.block(s.body)
-
-        outer, self.out = self.out, []
-        self.depth += 1
-        try:
-            all_of_it()
-            made = self.out
-        finally:
-            self.out = outer
-            self.depth -= 1
-        after = self.scope.names
-        for n, x in start.items():
-            y = after.get(n)
-            if isinstance(x, Array) and isinstance(y, Array) and x.name != y.name and n not in names:
-                names.add(n)
-                self.again = True
-        self.scope.names = self.merged(start, after, s.lineno)
-        self.scope.__dict__["carried"] = outer_carried
-        return made
-
-    def key(self, s: Any) -> int:
-        """Return what tells a loop from others, in every pass."""
-        text = "/".join(f"{scope.source.name}" for scope in self.scopes)
-        return hash((text, s.lineno, s.col_offset, self.count_key(text, s)))
-
-    def count_key(self, text: str, s: Any) -> int:
-        """Return how often a loop was met before in this pass."""
-        table: dict[Any, int] = self.__dict__.setdefault("met", {})
-        k = table[text, s.lineno, s.col_offset] = table.get((text, s.lineno, s.col_offset), 0) + 1
-        return k
-
 
 def _same(x: Any, y: Any) -> bool:
     if isinstance(x, Scalar) and isinstance(y, Scalar):
@@ -627,22 +482,6 @@ def _same(x: Any, y: Any) -> bool:
     if isinstance(x, Array) and isinstance(y, Array):
         return x.name == y.name
     return isinstance(x, Static) and isinstance(y, Static) and x.value is y.value
-
-
-def stored_names(stmts: Sequence[ast.stmt], *, loops: bool = True) -> Iterator[str]:
-    """Yield a name for each place where it is assigned; without `loops`, not where loops do so."""
-    nodes = [n for s in stmts for n in ast.walk(s)]
-    skipped = set() if loops else {id(n.target) for n in nodes if isinstance(n, ast.For)}
-    for n in nodes:
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and id(n) not in skipped:
-            yield n.id
-
-
-def _loops(stmts: Sequence[ast.stmt], name: str) -> list[ast.For]:
-    nodes = (n for s in stmts for n in ast.walk(s))
-    return [
-        n for n in nodes if isinstance(n, ast.For) and isinstance(n.target, ast.Name) and n.target.id == name
-    ]
 
 
 # ---- the whole kernel -------------------------------------------------------------------------------------
@@ -666,8 +505,9 @@ def lowered(function: Callable[..., Any], argument_types: Sequence[Any]) -> tupl
         function = dispatcher.py_func
     known: dict[str, Any] = {}
     carried: dict[int, set[str]] = {}
+    marks: dict[int, Any] = {}
     for _ in range(PASSES):
-        work = Lowering(known, carried)
+        work = Lowering(known, carried, marks)
         try:
             made = _one_pass(work, function, argument_types, options)
         except UnsupportedKernelError:

@@ -115,6 +115,9 @@ class Reversal:
             return
         if is_complex and not syntax.is_complex(node.ty):
             ct, is_complex = slopes.real_part(ct), False
+        if isinstance(node, syntax.Given):
+            self.back(node.source, ct, is_complex)
+            return
         if isinstance(node, ast.Name):
             self.add(ast.Name(self.cts[node.id], ast.Load()), ct)
             return

@@ -29,6 +29,7 @@ _MATH = {
     "acosh": "arccosh", "atanh": "arctanh", "pow": "power", "fabs": "fabs",
 }  # fmt: skip
 _NUMPY = {"abs": "fabs", "absolute": "fabs", "true_divide": "divide", "mod": "remainder", "conjugate": "conj"}
+_NUMPY |= {"deg2rad": "radians", "rad2deg": "degrees"}
 _PLAIN = {"abs": "fabs", "max": "maximum", "min": "minimum", "pow": "power"}
 _TEXTS = {
     "scale": "scale({}, {})", "multiply_no_nan": "multiply_no_nan({}, {})", "power": "({} ** {})",

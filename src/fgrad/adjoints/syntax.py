@@ -254,9 +254,24 @@ def _is_negative(value: Any) -> bool:
 class _Signs(ast.NodeTransformer):
     """Negative numbers are negated ones in source: `-2 ** 2` is none of -2."""
 
+    def visit_Given(self, node: Given) -> Any:
+        return self.visit(node.value)
+
     def visit_Constant(self, node: ast.Constant) -> Any:
         value: Any = node.value
         return ast.UnaryOp(ast.USub(), ast.Constant(-value)) if _is_negative(value) else node
+
+
+class Given(ast.expr):
+    """A number of which one expression is the value, and another one has the derivative.
+
+    Functions of BLAS and LAPACK round otherwise than loops do: so that branches go the way that they went in
+    the kernel, values are theirs.
+    """
+
+    _fields = ("value", "source")
+    value: Any
+    source: Any
 
 
 # ---- what statements read and write -----------------------------------------------------------------------
@@ -267,6 +282,9 @@ def reads(node: ast.AST) -> Iterator[tuple[str, tuple[ast.expr, ...] | None]]:
 
     An array whose contents are read as a whole comes with an empty index; its shape is no content.
     """
+    if isinstance(node, Given):
+        yield from reads(node.value)
+        return
     if isinstance(node, ast.Name):
         yield node.id, None
         return

@@ -50,6 +50,8 @@ class Tangents:
             return None
         if ty is not None and not syntax.is_floating(ty):
             return None
+        if isinstance(node, syntax.Given):
+            return self.of(node.source)
         if isinstance(node, ast.Name):
             return ast.Name(self.names[node.id], ast.Load()) if node.id in self.active else None
         found = syntax.element_of(node)

@@ -38,19 +38,27 @@ class Array:
 
 @dataclass(eq=False)
 class Lazy:
-    """An array expression, which says what one element is."""
+    """An array expression, which says what one element is.
+
+    One that is a view has the name of the array whose memory it shares in `source`; `cut` then says what its
+    parts are.
+    """
 
     dims: list[Any]
     dtype: Any
     element: Callable[[Sequence[Any]], Any]
+    source: str = ""
+    cut: Callable[[Sequence[Any]], Value] | None = None
 
 
 @dataclass(eq=False)
 class Group:
-    """A tuple."""
+    """A tuple, a list that is written out, a record, or records: an array of them is an array a field."""
 
     items: list[Value]
     fields: tuple[str, ...] = ()
+    listed: bool = False
+    axes: int = 0  # of an array of records
 
 
 @dataclass(eq=False)

@@ -26,15 +26,23 @@ def functions_are_known() -> bool:
     """Return whether functions are of the classes that are looked for, and types are found of operands."""
     import numba  # noqa: PLC0415 -- late, as below
 
-    function, ufunc = numba.njit(_same), numba.vectorize(_same)
+    function, ufunc, gufunc = numba.njit(_same), numba.vectorize(_same), numba.guvectorize("()->()")(_copied)
     found = typing_context().resolve_value_type(1.0)
+    kinds = is_dispatcher(function), is_dufunc(ufunc), is_gufunc(gufunc)
     return (
-        is_dispatcher(function) and is_dufunc(ufunc) and not is_dispatcher(ufunc) and found == numba.float64
+        all(kinds)
+        and not is_dispatcher(ufunc)
+        and core_of(gufunc) == (_copied, [()], [()], None)
+        and found == numba.float64
     )
 
 
 def _same(x: Any) -> Any:
     return x
+
+
+def _copied(x: Any, out: Any) -> None:
+    out[0] = x
 
 
 def is_dispatcher(x: Any) -> bool:
@@ -49,6 +57,20 @@ def is_dufunc(x: Any) -> bool:
     from numba.np.ufunc.dufunc import DUFunc  # noqa: PLC0415 -- late, as above
 
     return isinstance(x, DUFunc)
+
+
+def is_gufunc(x: Any) -> bool:
+    """Return whether `x` is a function that `numba.guvectorize` made."""
+    from numba.np.ufunc.gufunc import GUFunc  # noqa: PLC0415 -- late, as above
+
+    return isinstance(x, GUFunc)
+
+
+def core_of(gufunc: Any) -> tuple[Any, list[tuple[str, ...]], list[tuple[str, ...]], Any]:
+    """Return the function of a generalized ufunc, its axes, and the types it was declared with, or None."""
+    builder = gufunc.gufunc_builder
+    kinds = builder._sigs[0] if builder._sigs else None
+    return builder.py_func, builder.sin, builder.sout, getattr(kinds, "args", kinds)
 
 
 def typing_context() -> Any:

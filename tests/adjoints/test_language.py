@@ -1,0 +1,324 @@
+"""What kernels may hold, phrase by phrase, to the second order; and what they may not."""
+
+from __future__ import annotations
+
+import linecache
+import math
+
+import numba
+import numpy as np
+import pytest
+from numba import types
+from tests.adjoints import phrases
+from tests.adjoints.interpreted import check, check_function, flat, leaves, own, value_of
+
+from fgrad.adjoints import UnsupportedKernelError
+from fgrad.adjoints.lowering import lowered
+from fgrad.adjoints.values import result_type
+
+
+def ids(cases):
+    return [f.__name__ for f, _ in cases]
+
+
+@pytest.mark.parametrize(("function", "args"), phrases.CASES, ids=ids(phrases.CASES))
+def test_a_phrase(function, args):
+    single = function is phrases.single_precision
+    assert check(function, *args, orders=1 if single else 2, tolerance=2e-2 if single else 1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("function", "args"), phrases.CASES, ids=ids(phrases.CASES))
+def test_what_derivatives_repeat_is_what_numba_computes(function, args):
+    held = own(args)
+    returned = leaves(numba.njit(function)(*held))
+    made, _ = lowered(function, [numba.typeof(a) for a in args])
+    found = value_of(made, flat(args))
+    written = [a for a, p in zip(flat(held), made.params, strict=True) if p.written]
+    for x, y in zip(found, [*returned, *written], strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-13, atol=1e-15)
+
+
+def updated_in_place(x):
+    x[1:] += x[:-1]
+    x *= x[::-1]
+    x[:-1] -= x[1:] * 0.5
+    return np.sum(x * x)
+
+
+def test_updates_in_place_read_what_they_have_written_as_under_numba():
+    x, expected = np.arange(1.0, 6.0), np.arange(1.0, 6.0)
+    returned = numba.njit(updated_in_place)(expected)
+    assert returned != updated_in_place(x.copy())  # Python does otherwise
+    made, _ = lowered(updated_in_place, [numba.typeof(x)])
+    total, written = value_of(made, [x])
+    assert total == pytest.approx(returned)
+    np.testing.assert_allclose(written, expected)
+    assert check_function(made, [x / 5.0])
+
+
+# ---- functions of numbers ---------------------------------------------------------------------------------
+
+WITHOUT = {"math.gamma", "math.lgamma", "math.ldexp", "np.spacing"}  # no atoms
+
+
+def functions():
+    """Return the functions of `math` and ufuncs of NumPy that Numba knows of one float, or two."""
+    found = {}
+    for name, module in (("math", math), ("np", np)):
+        for n, f in vars(module).items():
+            if not callable(f) or (module is np and not isinstance(f, np.ufunc)) or n.startswith("_"):
+                continue
+            for count in (1, 2):
+                try:
+                    ty = result_type(f, *[types.float64] * count)
+                except (TypeError, ValueError, numba.errors.NumbaError):
+                    continue
+                if isinstance(ty, types.Float):
+                    found[f"{name}.{n}"] = count
+    return found
+
+
+@pytest.mark.parametrize(("name", "count"), sorted(functions().items()))
+def test_a_function_of_numbers(name, count):
+    text = f"def f(x, y):\n    return {name}({'x, y' if count == 2 else 'x'}) * y\n"
+    file = f"<{name}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    space = {"math": math, "np": np}
+    exec(compile(text, file, "exec"), space)
+    x = 1.3 if "cosh" in name else 0.4
+    if name in WITHOUT:
+        with pytest.raises((UnsupportedKernelError, TypeError)):
+            check(space["f"], x, 0.7)
+    else:
+        assert check(space["f"], x, 0.7, orders=2)
+
+
+# ---- what has no derivative -------------------------------------------------------------------------------
+
+
+@numba.njit
+def even(x, n):
+    return x if n == 0 else odd(x, n - 1)
+
+
+@numba.njit
+def odd(x, n):
+    return x if n == 0 else even(x, n - 1)
+
+
+@numba.njit
+def sliced(x):
+    if len(x) == 1:
+        return x[0]
+    return x[0] * sliced(x[1:])
+
+
+@numba.njit
+def perhaps(x, n):
+    return x * (perhaps(x, n - 1) if n > 0 else 1.0)
+
+
+@numba.guvectorize("(n)->()")
+def summed(x, out):
+    out[0] = x.sum()
+
+
+def a_dictionary(x):
+    d = {0: x[0]}
+    return d[0]
+
+
+def a_comprehension(x):
+    return sum([v * v for v in x])
+
+
+def a_growing_list(x):
+    found = []
+    found.append(x[0])
+    return found[0]
+
+
+def a_written_list(x):
+    found = [x[0], x[1]]
+    found[0] = x[1]
+    return found[0]
+
+
+def a_returned_list(x):
+    return [x[0], x[1]]
+
+
+def a_string(x):
+    name = f"{len(x)}"
+    return x[0] * len(name)
+
+
+def a_generator(x):
+    for v in x:  # noqa: UP028 -- as users do
+        yield v
+
+
+def caught(x):
+    try:
+        return x[0]
+    except Exception:
+        return x[1]
+
+
+def a_function_inside(x):
+    def inner(v):
+        return v * v
+
+    return inner(x[0])
+
+
+def object_mode(x):
+    with numba.objmode(y="float64"):
+        y = x[0]
+    return y  # noqa: RET504 -- as Numba demands
+
+
+def a_walrus(x):
+    return (y := x[0]) * y
+
+
+def unpacked(x):
+    first, *rest = (x[0], x[1], x[2])
+    return first * rest[0]
+
+
+def an_else_of_a_loop(x):
+    for v in x:
+        if v > 9:
+            break
+    else:
+        return x[0]
+    return x[1]
+
+
+def several_arrays_as_an_index(x):
+    m = x.reshape((2, 2))
+    at = np.array([0, 1])
+    return m[at, at].sum()
+
+
+def a_sort(x):
+    return np.sort(x)[0]
+
+
+def an_array_from_two_places(x):
+    if x[0] > 1:
+        return x * 2.0
+    return x * 3.0
+
+
+def a_constant_written_to(x):
+    phrases.TABLE[0] = x[0]
+    return phrases.TABLE[0]
+
+
+def a_name_of_two_arrays(x):
+    y = x
+    for _ in range(3):
+        y[0] = 2.0 * y[1]
+        y = y * 2.0
+    return y[0]
+
+
+def arrays_that_change_places(x):
+    y = np.zeros_like(x)
+    for _ in range(3):
+        for i in range(1, len(x)):
+            y[i] = x[i - 1] * x[i]
+        x, y = y, x
+    return x[0]
+
+
+def two_names_in_a_loop(x):
+    y = x.copy()
+    z = x * 2.0
+    total = 0.0
+    for _ in range(3):
+        y[0] += 1.0
+        total += z[0]
+        z = y
+    return total
+
+
+def a_tuple_with_an_array_of_before(x):
+    y = x * 2.0
+    for _ in range(3):
+        held = (y, 1.0)
+        y = y * 2.0
+        total = held[0][0] * y[1]
+    return total
+
+
+def a_view_that_is_filled(x):
+    x[:, None].fill(0.0)
+    return x[0]
+
+
+def an_array_for_the_result(x):
+    y = np.zeros_like(x)
+    np.add(x, x, y)
+    return y[0]
+
+
+def calls_that_call_back(x):
+    return even(x[0], 3)
+
+
+def recursion_on_slices(x):
+    return sliced(x)
+
+
+def recursion_in_a_condition(x):
+    return perhaps(x[0], 3)
+
+
+def a_gufunc(x):
+    return summed(x)
+
+
+REFUSED = [
+    (a_dictionary, 1, "makes a dictionary. Keep its values in an array"),
+    (a_comprehension, 1, "makes a list. Write the loop, into an array that is made before"),
+    (a_growing_list, 1, "a list grows. Make an array of its final length"),
+    (a_written_list, 2, "an element of a list or tuple is written. Make an array"),
+    (a_returned_list, 1, "a list, or an array of records, is returned. Return a tuple or arrays"),
+    (a_string, 1, "makes a string. Leave strings out of kernels"),
+    (a_generator, 2, "makes a generator. Write what it yields into an array"),
+    (caught, 1, "catches exceptions. Test for the case with `if`"),
+    (a_function_inside, 1, "is a function inside of one. Define it outside, under numba.njit"),
+    (object_mode, 1, "leaves compiled code. Compute it before the kernel"),
+    (a_walrus, 1, "assigns inside of an expression. Assign on a line before"),
+    (unpacked, 1, "is assigned no tuple of its length. Name the parts"),
+    (an_else_of_a_loop, 1, "a loop has an `else`. Use a flag"),
+    (several_arrays_as_an_index, 3, "is indexed by several arrays"),
+    (a_sort, 1, "`np.sort` has no derivative here. Write it as a loop"),
+    (an_array_from_two_places, 2, "an array is returned from inside a loop or branch. Return it at the end"),
+    (a_constant_written_to, 1, "is written to. Pass it as an argument"),
+    (a_name_of_two_arrays, 3, "y is one array with another before the block at line"),
+    (arrays_that_change_places, 5, "x is one array with another before the block at line"),
+    (two_names_in_a_loop, 6, "two names of one array are used, and line"),
+    (a_tuple_with_an_array_of_before, 5, "held holds the array that y was before line"),
+    (a_view_that_is_filled, 1, "writes to a view. Write to the array itself"),
+    (an_array_for_the_result, 2, "`np.add(x, x, y)` writes to an array"),
+    (calls_that_call_back, 0, "calls itself by way of others. Let it call itself directly"),
+    (recursion_on_slices, 0, "x is no number, and differs from call to call of a recursion"),
+    (recursion_in_a_condition, 0, "may call itself or not. Write it with `if`"),
+    (a_gufunc, 1, "a generalized ufunc is called. Compile its function with numba.njit"),
+]
+
+
+@pytest.mark.parametrize(("function", "line", "words"), REFUSED, ids=[f.__name__ for f, *_ in REFUSED])
+def test_what_has_no_derivative_is_named_with_its_line_and_a_remedy(function, line, words):
+    with pytest.raises(UnsupportedKernelError) as caught:
+        lowered(function, [numba.typeof(np.arange(1.0, 5.0))])
+    assert words in str(caught.value)
+    file, number = str(caught.value).split(": ")[0].rsplit(":", 1)
+    assert file == __file__
+    if line > 0:
+        assert int(number) == function.__code__.co_firstlineno + line
