@@ -191,7 +191,7 @@ def _placed(w: Writer, x: Any, sizes: Sequence[int], parts: Sequence[slice]) -> 
     if x.aval.shape[2:] == tuple(sizes):
         return x
     shape = (*x.aval.shape[:2], *sizes)
-    return w.make("slice_backward", x, shape=shape, index=(slice(None), slice(None), *parts))
+    return w.slice_backward(x, shape=shape, index=(slice(None), slice(None), *parts))
 
 
 def _pairs(a: Sequence[int], b: Sequence[int]) -> Shape:
