@@ -11,6 +11,7 @@ import pytest
 from tests.compiler.interpreting import kernels_in_python
 
 import fgrad as fg
+from fgrad.compiler import products
 
 RNG = np.random.default_rng(11)
 
@@ -63,6 +64,44 @@ def test_small_matrices_times_many_are_loops_and_large_ones_are_blas():
     many, turn = RNG.standard_normal((26, 20, 30)), RNG.standard_normal((10, 20))
     assert steps(lambda a, x: a @ x, turn, many).count("BLAS") == 1
     np.testing.assert_allclose(fg.jit(np.matmul)(turn, many), turn @ many, rtol=1e-12, atol=1e-13)
+
+
+SHAPES = [
+    ((3600, 32), (32, 33)),
+    ((33, 3600), (3600, 32)),
+    ((200, 30), (30, 200)),
+    ((400, 7), (7, 5000)),
+    ((70, 40, 30), (70, 30, 20)),
+    ((70, 40, 30), (30, 20)),
+    ((90, 1500), (1500,)),
+    ((1500,), (1500, 90)),
+    ((3000, 700), (700,)),
+    ((3000,), (3000, 700)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("a", "b"), SHAPES)
+def test_pieces_of_medium_products_are_products(a, b, dtype):
+    x, y = (RNG.standard_normal(shape).astype(dtype) for shape in (a, b))
+    terms = np.abs(x).astype(float) @ np.abs(y).astype(float)
+    assert (np.abs(fg.jit(np.matmul)(x, y) - x.astype(float) @ y) <= 8 * np.finfo(dtype).eps * terms).all()
+    value, slopes = fg.jit(fg.value_and_grad(lambda x, y: np.sin(x @ y).sum(), (0, 1)))(x, y)
+    expected = fg.value_and_grad(lambda x, y: np.sin(x @ y).sum(), (0, 1))(x.astype(float), y.astype(float))
+    near = 2e-3 if dtype == "f4" else 1e-11
+    np.testing.assert_allclose(value, expected[0], near, near * expected[1][0].size)
+    for found, slope in zip(slopes, expected[1], strict=True):
+        np.testing.assert_allclose(found, slope, near, near * np.abs(slope).max())
+
+
+def test_pieces_are_what_blas_computes_in_one_thread():
+    for sizes in [(3600, 32, 32), (32, 32, 3600), (33, 9000, 32), (200, 200, 30), (40, 40, 2000)]:
+        piece = products._piece(*sizes, 1)
+        assert math.prod(piece) <= products.ALONE
+        assert math.prod(-(-n // p) for n, p in zip(sizes[:2], piece[:2], strict=True)) >= products.PARTS
+    for sizes in [(4000, 4000, 4000), (10, 10, 10), (1, 1, 1)]:  # by threads of its own; at once
+        assert products._piece(*sizes, 1) == sizes
+    assert products._piece(40, 40, 40, 100) == (40, 40, 40)  # which are pieces already
 
 
 # ---- copies -----------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def instruction(line: str) -> Instruction:
         return Instruction(
             "add", result, tuple(_operand(v) for v in re.findall(r"(?:ptr|i64) (%[\w.]+|\d+)", rest))
         )
-    if operation in {"add", "sub", "sdiv", "ashr", "select", "trunc", "extractvalue", "ret"}:
+    if operation in {"add", "sub", "mul", "sdiv", "ashr", "select", "trunc", "extractvalue", "ret"}:
         return Instruction(operation, result, tuple(values))
     raise NotImplementedError(line)
 
@@ -432,6 +432,8 @@ def compute(operation: str, how: Any, values: list[Any]) -> Any:
             return values[0] + values[1]
         case "sub", _:
             return values[0] - values[1]
+        case "mul", _:
+            return values[0] * values[1]
         case "sdiv", _:
             return int(values[0] / values[1])
         case "ashr", _:

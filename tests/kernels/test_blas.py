@@ -12,11 +12,12 @@ TOLERANCE = {"float32": 1e-5, "float64": 1e-13}
 DTYPES = sorted(TOLERANCE)
 
 
+def slots_of(buffers):
+    return intrinsics.Slots(buffers) if native.interpreted() else checks.addresses(buffers)
+
+
 def run(routine, buffers, args, steps=1):
-    slots = checks.addresses(buffers)
-    if native.interpreted():
-        slots = intrinsics.Slots(buffers)
-    vm.call(routine.kernel, np.array(args, np.int64), slots, 0, steps)
+    vm.call(routine.kernel, np.array(args, np.int64), slots_of(buffers), 0, steps)
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +99,47 @@ def test_gemv_of_columns_and_of_many(dtype):
     run(routine, [a, x, y], args, 3)
     close(y[:, :, 0], x[:, :, 0] @ a[:, :5].T, dtype, 5)
     assert (y[:, :, 1:] == 7).all()
+
+
+PIECES = [(7, 5, 3), (33, 65, 4), (8, 65, 17), (100, 1, 100)]
+
+
+@grouped("dtype, piece, left, right", itertools.product(DTYPES, PIECES, [False, True], [False, True]))
+def test_pieces_of_products_are_products(dtype, piece, left, right):
+    rng = np.random.default_rng(5)
+    m, n, k = 33, 65, 17
+    a = random(rng, dtype, 2, *((k, m) if left else (m, k)))
+    b = random(rng, dtype, 2, *((n, k) if right else (k, n)))
+    c = random(rng, dtype, 2, m, n)
+    expected = (a.mT if left else a) @ (b.mT if right else b)
+    routine, count = blas.gemm(dtype), 2 * -(-m // piece[0]) * -(-n // piece[1])
+    for keep, added in ((False, 0), (True, c.copy())):
+        strides = (m * k, k * n, m * n)
+        args = routine.args(
+            (0, 1, 2), (m, n, k), transposed=(left, right), strides=strides, keep=keep, piece=piece
+        )
+        c[:] = added if keep else np.nan
+        for i in reversed(range(count)):  # in any order
+            vm.call(routine.kernel, np.array(args, np.int64), slots_of([a, b, c]), i, i + 1)
+        close(c, expected + added, dtype, k)
+
+
+@grouped("dtype, piece, transposed", itertools.product(DTYPES, [(5, 4), (40, 7), (3, 40)], [False, True]))
+def test_pieces_of_vectors_are_products(dtype, piece, transposed):
+    rng = np.random.default_rng(6)
+    a = random(rng, dtype, 3, 23, 31)
+    matrix = a.mT if transposed else a
+    x, y = random(rng, dtype, 3, matrix.shape[2]), random(rng, dtype, 3, matrix.shape[1])
+    routine, count = blas.gemv(dtype), 3 * -(-matrix.shape[1] // piece[0])
+    for keep, added in ((False, 0), (True, y.copy())):
+        strides = (23 * 31, x.shape[1], y.shape[1])
+        args = routine.args(
+            (0, 1, 2), (23, 31), transposed=transposed, strides=strides, keep=keep, piece=piece
+        )
+        y[:] = added if keep else np.inf
+        for i in reversed(range(count)):
+            vm.call(routine.kernel, np.array(args, np.int64), slots_of([a, x, y]), i, i + 1)
+        close(y, (matrix @ x[..., None])[..., 0] + added, dtype, x.shape[1])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

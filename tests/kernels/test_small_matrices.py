@@ -146,10 +146,40 @@ def test_systems_and_cofactors_are_numpys(dtype, n, count):
     np.testing.assert_allclose(found, expected, rtol=0, atol=100 * n * eps * abs(expected).max())
 
 
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("least", [0.0, 1e-30, 1e-13, 1e-5])
+def test_cofactors_of_matrices_near_to_singular_ones(dtype, n, least):
+    left, right = (np.linalg.qr(RNG.standard_normal((n, n)))[0] for _ in range(2))
+    s = np.linspace(2, 1, n)
+    a = np.empty((2 * COUNTS[-1] + 1, n, n), dtype)
+    regular = (left * s) @ right.T
+    s[-1] = least
+    a[::2], a[1::2] = (left * s) @ right.T, regular  # so that one block has both
+    others = [np.prod(np.delete(s, k)) for k in range(n)]
+    expected = np.linalg.det(left) * np.linalg.det(right) * (left * others) @ right.T
+    found, room = small_matrices.cofactor(a), 100 * n * np.finfo(dtype).eps * max(others)
+    np.testing.assert_allclose(found[::2] - expected, 0, atol=room)
+    expected = np.linalg.det(regular) * np.linalg.inv(regular).T
+    np.testing.assert_allclose(found[1::2] - expected, 0, atol=room)
+
+
+def test_cofactors_of_matrices_of_low_rank():
+    """Of integers, of which all cofactors are integers."""
+    for n, rank in ((1, 0), (2, 0), (2, 1), (3, 1), (4, 3), (5, 4), (5, 3), (6, 5)):
+        a = RNG.integers(-3, 4, (40, n, rank)) @ RNG.integers(-3, 4, (40, rank, n))
+        for x, found in zip(a, small_matrices.cofactor(a.astype("d")), strict=True):
+            for i, k in np.ndindex(n, n):
+                minor = np.delete(np.delete(x, i, 0), k, 1)
+                exact = (-1) ** (i + k) * round(np.linalg.det(minor)) if n > 1 else 1
+                assert abs(found[i, k] - exact) <= 1e-9 * max(1, np.abs(x).max()) ** (n - 1)
+
+
 @pytest.mark.usefixtures("both_ways")
 def test_systems_that_python_computes():
     a, b = general("d", LANES + 1, 3), RNG.standard_normal((LANES + 1, 3, 2))
     np.testing.assert_allclose(small_matrices.solve(a, b), np.linalg.solve(a, b), rtol=1e-10)
     assert small_matrices.solve(np.ones((LANES, 3, 3)), b[:-1]) is None
-    assert small_matrices.cofactor(np.ones((LANES, 3, 3))) is None
+    assert not small_matrices.cofactor(np.ones((LANES, 3, 3))).any()
+    assert small_matrices.cofactor(np.full((LANES, 3, 3), np.inf)) is None
     assert small_matrices.solve(np.zeros((LANES, 3, 3)), b[:-1]) is None

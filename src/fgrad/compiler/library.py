@@ -23,12 +23,13 @@ WORK = 64  # operations of a function that a library computes, or so
 class Launch(NamedTuple):
     """A kernel, its numbers, how many turns its loop has, and how many operations that takes.
 
+    One of the numbers may be a kernel that it calls, which stands for its address until all are compiled.
     `shared` says whether threads may share the turns, which BLAS has its own for; `fails` whether one of the
     numbers is the slot of `FAULTS`, where the kernel writes why the program cannot go on.
     """
 
     kernel: native.Kernel
-    numbers: list[int]
+    numbers: list[Any]
     turns: int
     work: int
     shared: bool = True
@@ -64,7 +65,10 @@ def launch(equation: Equation, slots: dict[Var, int]) -> Launch | None:
         name = whole
     rule = LIBRARY.get(name)
     made = (rule and rule(equation, slots)) or _universal(equation, slots)
-    if made is not None and made.kernel.contract is not None and not isinstance(slots, _Anywhere):
+    if made is None or isinstance(slots, _Anywhere):
+        return made
+    made = made._replace(numbers=[n.address if isinstance(n, native.Kernel) else n for n in made.numbers])
+    if made.kernel.contract is not None:
         sizes: dict[int, tuple[int, int]] = {}
         for v in (*equation.args, *equation.outs, *([FAULTS] if made.fails else [])):
             if isinstance(v, Var):
@@ -159,10 +163,11 @@ def of_zeros(equation: Equation) -> Any:
     return applied(PRIMITIVES[equation.name], given, equation.params)
 
 
-def pending(equation: Equation) -> native.Key | None:
-    """Return which kernel of an equation is still to be compiled, as of `native.compiled_all`."""
+def pending(equation: Equation) -> list[native.Key]:
+    """Return which kernels of an equation are still to be compiled, as of `native.compiled_all`."""
     made = launch(equation, _Anywhere())
-    return made.kernel.key if made is not None and isinstance(made.kernel, native.Deferred) else None
+    kernels = (made.kernel, *made.numbers) if made is not None else ()
+    return [k.key for k in kernels if isinstance(k, native.Deferred) and k.key]
 
 
 def reason(equation: Equation) -> str:

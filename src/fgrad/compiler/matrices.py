@@ -23,6 +23,9 @@ from fgrad.kernels import blas, lapack, matrix_loops, native, small_matrices
 from fgrad.kernels.native import Kernel
 from fgrad.kernels.small_matrices import MOST, Routine
 
+ALONE = 64 * 64  # elements of a matrix of which LAPACK and BLAS do nothing in threads of their own
+CALL = 2048  # operations that take as long as a call of LAPACK does beside those that it is for
+
 
 def _cholesky(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     (a,), (out,) = equation.args, equation.outs
@@ -32,7 +35,8 @@ def _cholesky(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     numbers = [slots[a], slots[out], slots[FAULTS], count, n]
     work = small_matrices.work_of_cholesky(n, count)
     if n > MOST:
-        return called(lapack.potrf(), numbers, count, work) if a.aval.dtype == np.float64 else None
+        made = lapack.potrf() if a.aval.dtype == np.float64 else None
+        return called(made, numbers, count, work, size=n * n)
     made = small_matrices.cholesky(a.aval.dtype.name, n, count)
     return Launch(made.kernel, numbers, made.turns(count), work, fails=True)
 
@@ -50,7 +54,7 @@ def _triangular(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     if n <= MOST and not pairs:
         made = small_matrices.triangular(dtype, n, count)
         return Launch(made.kernel, numbers, made.turns(count), work, fails=True)
-    return called(blas.trsm(dtype, pairs=pairs), numbers, count, work)
+    return called(blas.trsm(dtype, pairs=pairs), numbers, count, work, size=n * max(n, columns))
 
 
 def _systems(equation: Equation, slots: dict[Var, int]) -> Launch | None:
@@ -74,7 +78,8 @@ def _getrf(equation: Equation, slots: dict[Var, int]) -> Launch | None:
         return None
     n, count = a.aval.shape[-1], math.prod(a.aval.shape[:-2])
     numbers = [*(slots[v] for v in (a, *outs, FAULTS)), count, n]
-    return called(lapack.getrf(), numbers, count, small_matrices.work_of_systems(n, count, 0))
+    work = small_matrices.work_of_systems(n, count, 0)
+    return called(lapack.getrf(), numbers, count, work, size=n * n)
 
 
 def _getrs(equation: Equation, slots: dict[Var, int]) -> Launch | None:
@@ -86,7 +91,8 @@ def _getrs(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     along = 0 if b.aval.size == n * columns else n * columns
     places = [slots[v] for v in (a, order, b, out, FAULTS)]
     numbers = [*places, count, n, columns, step, along, int(equation.params["turned"])]
-    return called(lapack.getrs(), numbers, count, 2 * count * n * n * columns)
+    work = 2 * count * n * n * columns
+    return called(lapack.getrs(), numbers, count, work, size=n * max(n, columns))
 
 
 def _decomposed(
@@ -98,9 +104,9 @@ def _decomposed(
     a = equation.args[0].aval
     count, (n, m) = math.prod(a.shape[:-2]), a.shape[-2:]
     places = [slots[v] for v in (*equation.args, *equation.outs, FAULTS)]
-    work = 8 * count * n * m * min(n, m)
+    work = count * (CALL + 8 * n * m * min(n, m))
     how = [ord(v) if isinstance(v, str) else int(v) for v in equation.params.values()]
-    return called(routine(), [*places, count, n, m, *how], count, work)
+    return called(routine(), [*places, count, n, m, *how], count, work, size=n * m)
 
 
 def _loop(equation: Equation, slots: dict[Var, int]) -> Launch | None:
@@ -132,17 +138,32 @@ def _loop(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     places = [slots[v] for v in (*arrays, *([FAULTS] if fails else []))]
     numbers = [*places, *steps, *lengths, *sizes.values(), *strides, *found.loop]
     count, largest = params["count"], max(map(math.prod, params["cores"]))
-    return Launch(kernel, numbers, count, int(8 * count * largest**1.5), shared=False, fails=fails)
+    work = int(count * (CALL + 8 * largest**1.5))
+    return Launch(kernel, numbers, count, work, shared=_are_shared(largest, count), fails=fails)
 
 
 def called(
-    made: tuple[Kernel, int] | None, numbers: list[int], count: int, work: int, *, fails: bool = True
+    made: tuple[Kernel, int] | None,
+    numbers: list[int],
+    count: int,
+    work: int,
+    *,
+    size: float = math.inf,
+    fails: bool = True,
 ) -> Launch | None:
-    """Return the call of a kernel that calls a library, whose function is the last of its numbers."""
+    """Return the call of a kernel that calls a library for matrices of some size, one after another.
+
+    The function is the last of its numbers.
+    """
     if made is None:
         return None
     kernel, function = made
-    return Launch(kernel, [*numbers, function], count, work, shared=False, fails=fails)
+    return Launch(kernel, [*numbers, function], count, work, shared=_are_shared(size, count), fails=fails)
+
+
+def _are_shared(size: float, count: int) -> bool:
+    """Return whether threads share matrices, which are so small that LAPACK's own would not take part."""
+    return size <= ALONE and count > 1
 
 
 def _by_factors(

@@ -35,10 +35,11 @@ from fgrad.core import control_flow
 from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.core.trace import place_of
-from fgrad.kernels import entry, native, stacks, vm
+from fgrad.kernels import entry, native, stacks, threads, vm
 
 ALIGN = 64  # bytes: a cache line
-LARGE = 65536  # elements times operations of a kernel that threads share, at least
+OPERATIONS = 8  # which take as long as an element takes to `threads.share`
+LARGE = 2 * OPERATIONS * threads.ELEMENTS  # operations of a kernel: of fewer it leaves all to one thread
 FOREVER = 2**62
 MANY = 200  # operations, half of them of one line: a loop that was unrolled
 WIDEST = 8  # bytes of an element, at most
@@ -285,8 +286,8 @@ class Block(layout.Block):
                     yield from block.keys()
             elif isinstance(step, Nest):
                 yield from ((k.text, "kernel") for k in self.kernels[i])
-            elif key := pending(step.equation):
-                yield key
+            else:
+                yield from pending(step.equation)
 
     @property
     def has_faults(self) -> bool:
@@ -347,7 +348,7 @@ class Block(layout.Block):
     def _write_launch(self, plan: Plan, made: Launch, *, alone: bool) -> None:
         if alone and made.shared and made.work >= LARGE and made.turns > 1 and not native.interpreted():
             numbers = np.array(made.numbers, np.int64)
-            plan.apart(Shared(made.kernel, numbers, made.turns, made.work // 8))
+            plan.apart(Shared(made.kernel, numbers, made.turns, made.work // OPERATIONS))
             return
         plan.work += made.work
         plan.table.call(made.kernel, made.numbers, 0, made.turns)

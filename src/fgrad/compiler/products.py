@@ -18,6 +18,13 @@ from fgrad.core.program import Equation, Var
 from fgrad.kernels import blas, native
 
 FEW = 4  # elements along each axis of a matrix of turns and places, by which many vectors are multiplied
+# of products: how many terms OpenBLAS adds up in the calling thread, of matrices and of vectors; how many are
+# worth the threads of programs; of how many it makes more with its own than pieces would
+ALONE, ALONE_BY_VECTOR = 1 << 18, 9 << 10
+WORTH, MANY = 1 << 20, 1 << 24
+SIDE, TERMS = 16, 64  # of a piece, at least, but for what is shorter
+PARTS = 4  # pieces of a product, at least, for threads
+LONG = 4096  # numbers of a vector that stay in the cache
 
 
 class _Matrices(NamedTuple):
@@ -115,17 +122,43 @@ def _called(
     work = m * n * k * count
     vector = _vector(dtype, places, (m, n, k), (flip_a, flip_b), leading, strides)
     if vector is not None:
-        return Launch(*vector, count, work, shared=False)
+        kernel, numbers, parts = vector
+        return Launch(kernel, numbers, count * parts, work, shared=work >= WORTH)
     made = blas.gemm(dtype)
     assert made is not None  # noqa: S101 -- `product` has asked
+    piece = _piece(m, n, k, count)
     numbers = made.args(
         places,
         (m, n, k),
         transposed=(flip_a, flip_b),
         leading=leading,
         strides=strides,
+        piece=piece,
     )
-    return Launch(made.kernel, numbers, count, work, shared=False)
+    parts = -(-m // piece[0]) * -(-n // piece[1])
+    shared = math.prod(piece) <= ALONE and work >= WORTH
+    return Launch(made.kernel, numbers, count * parts, work, shared=shared)
+
+
+def _piece(m: int, n: int, k: int, count: int) -> tuple[int, int, int]:
+    """Return the sizes of what BLAS multiplies at a time, which depend on the sizes of the product alone."""
+    work = m * n * k
+    if work * count < WORTH or work > MANY:
+        return m, n, k
+    rows, columns, terms = m, n, k
+    while True:
+        parts = count * -(-m // rows) * -(-n // columns)
+        if rows * columns * terms <= ALONE and parts >= PARTS:
+            return rows, columns, terms
+        side = max(rows, columns)
+        if side > (SIDE if parts < PARTS else 2 * SIDE):
+            rows, columns = (-(-rows // 2), columns) if rows == side else (rows, -(-columns // 2))
+        elif rows * columns * terms <= ALONE:
+            return rows, columns, terms
+        elif terms > TERMS:
+            terms = -(-terms // 2)
+        else:
+            return m, n, k
 
 
 def _vector(
@@ -135,8 +168,8 @@ def _vector(
     flips: tuple[bool, bool],
     leading: tuple[int, int, int],
     strides: tuple[int, int, int],
-) -> tuple[native.Kernel, list[int]] | None:
-    """Return the product with a vector, where one of the operands is one."""
+) -> tuple[native.Kernel, list[int], int] | None:
+    """Return the product with a vector, where one of the operands is one, and how many pieces it has."""
     m, n, k = sizes
     made = blas.gemv(dtype)
     if made is None or k == 1 or (m > 1 and n > 1):
@@ -144,12 +177,14 @@ def _vector(
     if n == 1:
         inner = (k, m) if flips[0] else (m, k)
         steps = leading[1] if not flips[1] else 1, leading[2]
+        piece = _vector_piece(m, k, turned=flips[0])
         numbers = made.args(
-            places, inner, transposed=flips[0], leading=leading[0], steps=steps, strides=strides
+            places, inner, transposed=flips[0], leading=leading[0], steps=steps, strides=strides, piece=piece
         )
-        return made.kernel, numbers
+        return made.kernel, numbers, -(-m // piece[0])
     inner = (n, k) if flips[1] else (k, n)
     step = leading[0] if flips[0] else 1
+    piece = _vector_piece(n, k, turned=not flips[1])
     numbers = made.args(
         (places[1], places[0], places[2]),
         inner,
@@ -157,8 +192,20 @@ def _vector(
         leading=leading[1],
         steps=(step, 1),
         strides=(strides[1], strides[0], strides[2]),
+        piece=piece,
     )
-    return made.kernel, numbers
+    return made.kernel, numbers, -(-n // piece[0])
+
+
+def _vector_piece(size: int, k: int, *, turned: bool) -> tuple[int, int]:
+    """Return how many numbers of the result, and terms of each, BLAS computes at a time."""
+    if size * k < ALONE_BY_VECTOR:
+        return size, k
+    if turned:  # all of the result, row after row of the matrix; some of it, where threads share it
+        rows = min(LONG, -(-size // PARTS) if size * k >= WORTH else size)
+        return rows, max(1, (ALONE_BY_VECTOR - 1) // rows)
+    terms = min(LONG, k)
+    return max(1, min(size, (ALONE_BY_VECTOR - 1) // terms)), terms
 
 
 def _flip(matrix: _Matrices, rows: int, columns: int) -> tuple[bool, int] | None:

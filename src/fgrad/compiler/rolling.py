@@ -190,7 +190,8 @@ def _ranks(x: np.ndarray[Any, Any], limit: int) -> np.ndarray[Any, Any]:
         return np.unique(x, return_inverse=True)[1].reshape(-1)
     there = np.zeros(limit, bool)
     there[x] = True
-    return (np.cumsum(there) - 1)[x]
+    found: np.ndarray[Any, Any] = (np.cumsum(there) - 1)[x]
+    return found
 
 
 # ---- loops --------------------------------------------------------------------------------------

@@ -4,6 +4,10 @@ NumPy offers no address of its BLAS, but its wheels hold a library with known na
 64-bit integers. Called from a program one costs 20 ns before it computes, so even products of 4 x 4 are
 faster than loops. Where NumPy uses another BLAS (conda, Linux distributions, Accelerate on Macs) there is no
 kernel, and programs call `numpy.matmul` between their tables.
+
+OpenBLAS has threads of its own, which keep their cores busy for a tenth of a second after a product, so that
+those of fgrad wait for a core. Products of few terms it computes in the calling thread. So those of medium
+size are cut into pieces that are so small, and fgrad's threads share them; sizes alone say where to cut.
 """
 
 from __future__ import annotations
@@ -24,11 +28,13 @@ LETTERS = {"float32": "s", "float64": "d"}
 
 _GEMM = """
 CONTRACT = (
-    "args(a, b, c, m, n, k, turned_a, turned_b, row_a, row_b, row_c, kept, next_a, next_b, next_c, blas), "
-    "min(m, n, k, row_a, row_b, row_c) > 0, min(next_a, next_b, next_c) >= 0, "
-    "(hi - 1) * next_a + ((k - 1) * row_a + m if turned_a else (m - 1) * row_a + k) <= len(a), "
-    "(hi - 1) * next_b + ((n - 1) * row_b + k if turned_b else (k - 1) * row_b + n) <= len(b), "
-    "(hi - 1) * next_c + (m - 1) * row_c + n <= len(c)"
+    "args(a, b, c, m, n, k, turned_a, turned_b, row_a, row_b, row_c, kept, next_a, next_b, next_c, "
+    "rows, columns, terms, blas), "
+    "min(m, n, k, row_a, row_b, row_c, rows, columns, terms) > 0, min(next_a, next_b, next_c) >= 0, "
+    "(last := (hi - 1) // (((m + rows - 1) // rows) * ((n + columns - 1) // columns))) >= 0, "
+    "last * next_a + ((k - 1) * row_a + m if turned_a else (m - 1) * row_a + k) <= len(a), "
+    "last * next_b + ((n - 1) * row_b + k if turned_b else (k - 1) * row_b + n) <= len(b), "
+    "last * next_c + (m - 1) * row_c + n <= len(c)"
 )
 I, R, SIZE = np.int32, np.{dtype}, {size}
 ROWS_FIRST, PLAIN = I(101), 111
@@ -37,21 +43,33 @@ ROWS_FIRST, PLAIN = I(101), 111
 def kernel(slots, args, lo, hi):
     a, b = address({dtype}_at(slots, args, 0)), address({dtype}_at(slots, args, 1))
     c = address({dtype}_at(slots, args, 2))
+    m, n, k, rows, columns, terms = args[3], args[4], args[5], args[15], args[16], args[17]
+    across = max(1, (n + columns - 1) // columns)
+    parts, sums = across * max(1, (m + rows - 1) // rows), max(1, (k + terms - 1) // terms)
     for i in range(np.int64(lo), np.int64(hi)):
-        invoke(
-            args[15], ROWS_FIRST, I(PLAIN + args[6]), I(PLAIN + args[7]), args[3], args[4], args[5], R(1.0),
-            a + SIZE * i * args[12], args[8], b + SIZE * i * args[13], args[9],
-            R(args[11]), c + SIZE * i * args[14], args[10],
-        )
+        matrix, top, left = i // parts, i % parts // across * rows, i % across * columns
+        x = a + SIZE * (matrix * args[12] + (top if args[6] else top * args[8]))
+        y = b + SIZE * (matrix * args[13] + (left * args[9] if args[7] else left))
+        z = c + SIZE * (matrix * args[14] + top * args[10] + left)
+        for t in range(sums):
+            first = t * terms
+            invoke(
+                args[18], ROWS_FIRST, I(PLAIN + args[6]), I(PLAIN + args[7]),
+                min(rows, m - top), min(columns, n - left), min(terms, k - first), R(1.0),
+                x + SIZE * (first * args[8] if args[6] else first), args[8],
+                y + SIZE * (first if args[7] else first * args[9]), args[9],
+                R(args[11] if t == 0 else 1), z, args[10],
+            )
 """
 
 _GEMV = """
 CONTRACT = (
-    "args(a, x, y, m, n, turned, row, kept, step_x, step_y, next_a, next_x, next_y, blas), "
-    "min(m, n, row, step_x, step_y) > 0, min(next_a, next_x, next_y) >= 0, "
-    "(hi - 1) * next_a + (m - 1) * row + n <= len(a), "
-    "(hi - 1) * next_x + ((m if turned else n) - 1) * step_x < len(x), "
-    "(hi - 1) * next_y + ((n if turned else m) - 1) * step_y < len(y)"
+    "args(a, x, y, m, n, turned, row, kept, step_x, step_y, next_a, next_x, next_y, rows, terms, blas), "
+    "min(m, n, row, step_x, step_y, rows, terms) > 0, min(next_a, next_x, next_y) >= 0, "
+    "(last := (hi - 1) // (((n if turned else m) + rows - 1) // rows)) >= 0, "
+    "last * next_a + (m - 1) * row + n <= len(a), "
+    "last * next_x + ((m if turned else n) - 1) * step_x < len(x), "
+    "last * next_y + ((n if turned else m) - 1) * step_y < len(y)"
 )
 I, R, SIZE = np.int32, np.{dtype}, {size}
 ROWS_FIRST, PLAIN = I(101), 111
@@ -60,16 +78,25 @@ ROWS_FIRST, PLAIN = I(101), 111
 def kernel(slots, args, lo, hi):
     a, x = address({dtype}_at(slots, args, 0)), address({dtype}_at(slots, args, 1))
     out = {dtype}_at(slots, args, 2)
-    count = args[4] if args[5] else args[3]
+    count, k = args[4] if args[5] else args[3], args[3] if args[5] else args[4]
+    rows, terms = args[13], args[14]
+    parts, sums = max(1, (count + rows - 1) // rows), max(1, (k + terms - 1) // terms)
     for i in range(np.int64(lo), np.int64(hi)):
+        vector, top = i // parts, i % parts * rows
+        own, place = min(rows, count - top), vector * args[12] + top * args[9]
         if args[7] == 0:
-            for j in range(count):  # some releases of OpenBLAS multiply what was there by zero
-                out[i * args[12] + j * args[9]] = R(0.0)
-        invoke(
-            args[13], ROWS_FIRST, I(PLAIN + args[5]), args[3], args[4], R(1.0),
-            a + SIZE * i * args[10], args[6], x + SIZE * i * args[11], args[8],
-            R(1.0), address(out) + SIZE * i * args[12], args[9],
-        )
+            for j in range(own):  # some releases of OpenBLAS multiply what was there by zero
+                out[place + j * args[9]] = R(0.0)
+        for t in range(sums):
+            first = t * terms
+            some = min(terms, k - first)
+            begin = first * args[6] + top if args[5] else top * args[6] + first
+            invoke(
+                args[15], ROWS_FIRST, I(PLAIN + args[5]), some if args[5] else own, own if args[5] else some,
+                R(1.0), a + SIZE * (vector * args[10] + begin), args[6],
+                x + SIZE * (vector * args[11] + first * args[8]), args[8],
+                R(1.0), address(out) + SIZE * place, args[9],
+            )
 """
 
 _TRSM = """
@@ -108,7 +135,7 @@ _SYSTEMS = Contract("a[count, n, n], b[count, n, k], min(n, k) > 0", ("a", "b"))
 
 
 class Gemm(NamedTuple):
-    """The kernel of C = A B, or C += A B, for as many matrices as its loop has steps."""
+    """The kernel of C = A B, or C += A B, for as many matrices, or pieces of them, as its loop has steps."""
 
     kernel: native.Kernel
     function: int
@@ -122,6 +149,7 @@ class Gemm(NamedTuple):
         leading: tuple[int, int, int] | None = None,
         strides: tuple[int, int, int] = (0, 0, 0),
         keep: bool = False,
+        piece: tuple[int, int, int] | None = None,
     ) -> list[int]:
         """Return the numbers of a call.
 
@@ -132,6 +160,7 @@ class Gemm(NamedTuple):
             leading: from row to row in memory, in elements; where None, rows follow one another.
             strides: from matrix to matrix, in elements, for loops of several steps; 0 repeats one.
             keep: add to C. Without it C is not read.
+            piece: m, n, k of what BLAS multiplies at a time; None: all.
         """
         m, n, k = sizes
         if leading is None:
@@ -139,12 +168,12 @@ class Gemm(NamedTuple):
         leading_a, leading_b, leading_c = (max(1, size) for size in leading)
         return [
             *(*slots, m, n, k, *map(int, transposed), leading_a, leading_b, leading_c),
-            *(int(keep), *strides, self.function),
+            *(int(keep), *strides, *(max(1, size) for size in piece or sizes), self.function),
         ]
 
 
 class Gemv(NamedTuple):
-    """The kernel of y = A x, or y += A x, for as many of them as its loop has steps."""
+    """The kernel of y = A x, or y += A x, for as many of them, or pieces, as its loop has steps."""
 
     kernel: native.Kernel
     function: int
@@ -159,6 +188,7 @@ class Gemv(NamedTuple):
         steps: tuple[int, int] = (1, 1),
         strides: tuple[int, int, int] = (0, 0, 0),
         keep: bool = False,
+        piece: tuple[int, int] | None = None,
     ) -> list[int]:
         """Return the numbers of a call.
 
@@ -170,10 +200,15 @@ class Gemv(NamedTuple):
             steps: from number to number of x and of y, in elements.
             strides: from one A, x, y to the next, in elements, for loops of several steps; 0 repeats one.
             keep: add to y. Without it y is not read.
+            piece: how many numbers of y, and terms of each, BLAS computes at a time; None: all.
         """
         m, n = sizes
         leading = max(1, n if leading is None else leading)
-        return [*slots, m, n, int(transposed), leading, int(keep), *steps, *strides, self.function]
+        rows, terms = piece or ((n, m) if transposed else (m, n))
+        return [
+            *(*slots, m, n, int(transposed), leading, int(keep), *steps, *strides),
+            *(max(1, rows), max(1, terms), self.function),
+        ]
 
 
 def gemm(dtype: str) -> Gemm | None:
@@ -260,25 +295,32 @@ def _interpreted(dtype: str, product: Callable[..., None]) -> native.Kernel:
 
 def _interpreted_gemm(buffers: list[np.ndarray[Any, Any]], args: list[int], lo: int, hi: int) -> None:
     m, n, k, transposed_a, transposed_b, leading_a, leading_b, leading_c, keep, *strides = args[:12]
+    rows, columns = args[12:14]
+    across, down = max(1, -(-n // columns)), max(1, -(-m // rows))
     for i in range(lo, hi):
-        a, b, c = (x[i * s :] for x, s in zip(buffers, strides, strict=True))
+        a, b, c = (x[i // (across * down) * s :] for x, s in zip(buffers, strides, strict=True))
         left = _matrix(a, k, m, leading_a).T if transposed_a else _matrix(a, m, k, leading_a)
         right = _matrix(b, n, k, leading_b).T if transposed_b else _matrix(b, k, n, leading_b)
-        out = _matrix(c, m, n, leading_c)
-        out[...] = left @ right + (out if keep else 0)
+        top, side = i // across % down * rows, i % across * columns
+        part = slice(top, top + rows), slice(side, side + columns)
+        out = _matrix(c, m, n, leading_c)[part]
+        out[...] = left[part[0]] @ right[:, part[1]] + (out if keep else 0)
 
 
 def _interpreted_gemv(buffers: list[np.ndarray[Any, Any]], args: list[int], lo: int, hi: int) -> None:
     m, n, transposed, leading, keep, step_x, step_y, *strides = args[:10]
+    rows, size = args[10], n if transposed else m
+    parts = max(1, -(-size // rows))
     for i in range(lo, hi):
-        a, x, y = (x[i * s :] for x, s in zip(buffers, strides, strict=True))
+        a, x, y = (x[i // parts * s :] for x, s in zip(buffers, strides, strict=True))
         matrix = _matrix(a, m, n, leading)
         matrix = matrix.T if transposed else matrix
         column, out = (
             _matrix(x, matrix.shape[1], 1, step_x)[:, 0],
             _matrix(y, matrix.shape[0], 1, step_y)[:, 0],
         )
-        out[...] = matrix @ column + (out if keep else 0)
+        part = slice(i % parts * rows, (i % parts + 1) * rows)
+        out[part] = matrix[part] @ column + (out[part] if keep else 0)
 
 
 def _matrix(flat: np.ndarray[Any, Any], rows: int, columns: int, leading: int) -> np.ndarray[Any, Any]:

@@ -23,8 +23,12 @@ def kernel(slots, args, lo, hi):
 """
 
 
-def bridge(loop: Loop, args: Sequence[Any], steps: int) -> tuple[native.Kernel, list[int]] | None:
+def bridge(
+    loop: Loop, args: Sequence[Any], steps: int
+) -> tuple[native.Kernel, list[int | native.Kernel]] | None:
     """Return the kernel that calls a loop, and its numbers; None where Python runs it.
+
+    The kernel of the loop itself stands among the numbers, in the place of its address.
 
     Args:
         loop: what to call.
@@ -41,7 +45,7 @@ def bridge(loop: Loop, args: Sequence[Any], steps: int) -> tuple[native.Kernel, 
     numbers, _ = loop.packed(given, steps)
     arrays = [a for a in args if isinstance(a, tuple)]
     sizes = [a[1].size * a[1].dtype.itemsize for a in arrays]
-    return _kernel(len(arrays)), [*(a[0] for a in arrays), *sizes, loop.kernel.address, *numbers]
+    return _kernel(len(arrays)), [*(a[0] for a in arrays), *sizes, loop.kernel, *numbers]
 
 
 def _like(_: int, aval: Aval, array: Any = None) -> Any:

@@ -41,11 +41,11 @@ class Function:
         if checks.ON:
             checks.look()
 
-    def share(self, args: Sequence[Any], count: int, queue: int) -> None:
+    def share(self, args: Sequence[Any], count: int, queue: int, strip: int = 1) -> None:
         """Run the loop for `range(count)` with the threads at a work queue; see `pool`."""
         numbers, slots = self.packed(args, count)
-        task = array("q", (self.kernel.address, slots.buffer_info()[0], numbers.buffer_info()[0]))
-        pool.runner()(queue, task.buffer_info()[0], 0, count)
+        loop = self.kernel.address, slots.buffer_info()[0], numbers.buffer_info()[0]
+        pool.share(queue, loop, count, strip)
         if checks.ON:
             checks.look()
 
@@ -94,18 +94,18 @@ class Interpreted:
             self._contract.ask((args[-1], *shapes), args[:count], args[-1])
         self._function(*args)
 
-    def share(self, args: Sequence[Any], count: int, _: int) -> None:
+    def share(self, args: Sequence[Any], count: int, _: int, strip: int = 1) -> None:
         """Run the whole loop."""
         self(*args, 0, count)
 
 
 def compiled(text: str) -> Function | Interpreted:
-    """Return the function `kernel` of the module `text`."""
+    """Return the function `kernel` of the module `text`; it is compiled when it is needed."""
     from fgrad.kernels import instructions, translate  # noqa: PLC0415 -- late: they import llvmlite
 
     if native.interpreted():
         names = {**instructions.for_functions(), **intrinsics.interpreted_names()}
         return Interpreted(source.execute(text, **names).kernel, contracts.of(text))
-    kernel = native.compiled(text, "function")
+    kernel = native.deferred(text, "function")
     function = source.execute(text, **instructions.for_functions()).kernel
     return Function(kernel, function.signature, is_loop=translate.is_loop(function))

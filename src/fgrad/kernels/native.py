@@ -113,10 +113,10 @@ def compiled(text: str, signature: str = "kernel") -> Kernel:
     return kernel
 
 
-def deferred(text: str) -> Kernel:
+def deferred(text: str, signature: str = "kernel") -> Kernel:
     """Return the kernel of `text`, which is compiled when it is needed."""
-    key = text, "kernel"
-    return _kernels.get(key) or (compiled(text) if interpreted() else Deferred(key))
+    key = text, signature
+    return _kernels.get(key) or (compiled(*key) if interpreted() else Deferred(key))
 
 
 def compiled_all(keys: Iterable[Key], name: str = "", hint: str = "") -> list[Kernel]:

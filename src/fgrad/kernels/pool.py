@@ -29,7 +29,7 @@ import ctypes
 import os
 import platform
 import sys
-from collections.abc import Callable
+from array import array
 from threading import Lock, Thread
 from time import perf_counter, sleep, thread_time
 from typing import Any, NamedTuple
@@ -186,6 +186,25 @@ end:
   ret void
 }}
 
+define void @strips(ptr %loop, ptr %none, i64 %lo, i64 %hi) {{
+entry:
+  %slots.at = getelementptr i64, ptr %loop, i64 1
+  %args.at = getelementptr i64, ptr %loop, i64 2
+  %count.at = getelementptr i64, ptr %loop, i64 3
+  %size.at = getelementptr i64, ptr %loop, i64 4
+  %function = load ptr, ptr %loop
+  %slots = load ptr, ptr %slots.at
+  %args = load ptr, ptr %args.at
+  %count = load i64, ptr %count.at
+  %size = load i64, ptr %size.at
+  %first = mul i64 %lo, %size
+  %last = mul i64 %hi, %size
+  %most = icmp slt i64 %last, %count
+  %end = select i1 %most, i64 %last, i64 %count
+  call void %function(ptr %slots, ptr %args, i64 %first, i64 %end)
+  ret void
+}}
+
 define i64 @help(ptr %queue, i64 %turns) {{
 entry:
   {GATE}
@@ -234,7 +253,7 @@ class ThreadPool:
     """Workers that wait for loops, and the work queue where they find them.
 
     Attributes:
-        queue: its address, for `runner`.
+        queue: its address, for `share`.
     """
 
     def __init__(self, parts: int) -> None:
@@ -341,21 +360,29 @@ def pool() -> ThreadPool | None:
     return None
 
 
-def runner() -> Callable[[int, int, int, int], None]:
-    """Return the function that shares the loop of a `native` kernel.
+def share(queue: int, loop: tuple[int, int, int], count: int, strip: int) -> None:
+    """Run the loop of a `native` kernel for `range(count)` with the threads at a work queue.
 
-    Its arguments are the work queue, the address of three words, which are those of a kernel, its slots and
-    its args, and the bounds of its loop.
+    Args:
+        queue: of the pool.
+        loop: the addresses of the kernel, of its slots and of its args.
+        count: how many steps there are.
+        strip: of how many of them no two threads take a part.
     """
-    return _code().run  # type: ignore[no-any-return]
+    code, task = _code(), array("q", loop)
+    if strip > 1:
+        inner, count = array("q", (*loop, count, strip)), -(-count // strip)
+        task = array("q", (code.strips, inner.buffer_info()[0], 0))
+    code.run(queue, task.buffer_info()[0], 0, count)
 
 
 class _Code(NamedTuple):
     """What machine code there is, and what it asks for."""
 
     help: Any  # function of Python: of a queue and how often to look, how many loops there were
-    run: Any  # function of Python, see `runner`
+    run: Any  # function of Python: of a queue, the address of a loop's three words, and its bounds
     share: int  # its address
+    strips: int  # address of the kernel of a loop of strips of another one
     sleep: int  # address of the C function that sleeps
     time: int  # its argument, for `NAP` seconds
     turns: int  # of spinning in `PATIENCE` seconds
@@ -371,7 +398,7 @@ def _code() -> _Code:
         RuntimeError: LLVM is one that does not know the text.
     """
     engine = compilation.linked(_text())
-    share = engine.get_function_address("share")
+    share, strips = map(engine.get_function_address, ("share", "strips"))
     run = ctypes.CFUNCTYPE(None, *[ctypes.c_size_t] * 4)(share)
     help = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_size_t] * 2)(engine.get_function_address("help"))
     empty, turns = np.zeros(WORDS, np.int64), 1000
@@ -380,7 +407,7 @@ def _code() -> _Code:
     turns = int(turns * PATIENCE / (perf_counter() - start))
     doze, unit = _sleep()
     time = max(1, round(NAP / unit))
-    return _Code(help, run, share, doze, time, turns, engine)
+    return _Code(help, run, share, strips, doze, time, turns, engine)
 
 
 def _keep(x: Any) -> None:

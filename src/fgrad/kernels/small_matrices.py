@@ -414,22 +414,71 @@ def kernel(slots, args, lo, hi):
             out[min(first + lane, last)] = rest + math.log(size)
 """
 
-# Products of inverses cancel: what a matrix is near to a singular one, NumPy computes by singular values.
+# Products of inverses cancel where a matrix is near to a singular one. Its adjugate is that of the upper
+# factor, which takes no division ([[U, u], [0, d]] has the adjugate [[d adj U, -(adj U) u], [0, det U]]),
+# times the inverse of the lower factor, which is well conditioned.
 _COFACTOR = f"""
 CONDITION = F({{condition!r}})
+
+
+@helper
+def adjugate(a, out, start, w, x, y, n):
+    sign = F(1.0)
+    for k in range(n * n):
+        w[k], x[k] = F(a[start + k]), NOTHING
+    for i in range(n):
+        x[i * n + i] = F(1.0)
+    for j in range(n):
+        p, most = j, abs(w[j * n + j])
+        for i in range(j + ONE, n):
+            v = abs(w[i * n + j])
+            p = i if v > most else p
+            most = v if v > most else most
+        if p != j:
+            sign = -sign
+            for k in range(n):
+                held = w[p * n + k]
+                w[p * n + k] = w[j * n + k]
+                w[j * n + k] = held
+                held = x[p * n + k]
+                x[p * n + k] = x[j * n + k]
+                x[j * n + k] = held
+        d = w[j * n + j] if most > NOTHING else F(1.0)  # below a pivot of zero are zeros
+        for i in range(j + ONE, n):
+            v = w[i * n + j] / d
+            for k in range(j + ONE, n):
+                w[i * n + k] = w[i * n + k] - v * w[j * n + k]
+            for k in range(n):
+                x[i * n + k] = x[i * n + k] - v * x[j * n + k]
+    for m in range(n):
+        d = w[m * n + m]
+        for i in range(m):
+            v = NOTHING
+            for k in range(i, m):
+                v = v - y[i * n + k] * w[k * n + m]
+                y[i * n + k] = y[i * n + k] * d
+            y[i * n + m] = v
+        y[m * n + m] = sign
+        sign = sign * d
+    for i in range(n):
+        for k in range(n):
+            v = NOTHING
+            for m in range(i, n):
+                v = v + y[i * n + m] * x[m * n + k]
+            out[start + k * n + i] = v
 
 
 def kernel(slots, args, lo, hi):
     a, out = alone({{given}}_at(slots, args, 0)), alone({{given}}_at(slots, args, 1))
     failed, last, n = int64_at(slots, args, 2), np.uintp(args[3]) - ONE, np.uintp(args[4])
     x, row, det = np.empty({{sides}}, F), np.empty({{row}}, F), np.empty({{lanes}}, F)
+    close, adj = np.empty({{lanes}}, F), np.empty({{matrix}}, F)
 {_ROOM_OF_LU.strip(chr(10))}
     for block in range(lo, hi):
         first = np.uintp(block) * LANES
         read(a, w, largest, rows, order, worst, sign, first, last, n, n * n, 0)
         factor(w, largest, rows, order, worst, least, sign, best, place, left, above, n)
         look_closely(w, above, largest, rows, worst, n)
-        judge(worst, failed)
         for i in range(n):
             for k in range(n):
                 for lane in range(LANES):
@@ -444,13 +493,17 @@ def kernel(slots, args, lo, hi):
                     of_row = of_row + abs(F(a[(min(first + lane, last) * n + i) * n + k]))
                     of_column = of_column + abs(x[(k * WIDE + i) * LANES + lane])
                 own, other = larger(own, of_row), larger(other, of_column)
-            worst[lane] = CONDITION - own * other if math.isfinite(det[lane]) else NOTHING
+            close[lane] = CONDITION - own * other if worst[lane] > NOTHING else NOTHING
+            worst[lane] = F(1.0) if math.isfinite(own) else NOTHING
         judge(worst, failed)
         for i in range(n):
             for k in range(n):
                 for lane in range(LANES):
                     v = det[lane] * x[(k * WIDE + i) * LANES + lane]
                     out[min(first + lane, last) * n * n + i * n + k] = v
+        for lane in range(LANES):
+            if not close[lane] > NOTHING or not math.isfinite(det[lane]):
+                adjugate(a, out, min(first + lane, last) * n * n, w, x, adj, n)
 """
 
 

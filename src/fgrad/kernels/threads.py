@@ -1,6 +1,8 @@
 """Large loops shared among threads: caller and workers take one piece after another until none is left.
 
-No two pieces write to the same place, so results do not depend on who takes them. A worker that wakes up
+No two pieces write to the same place, so results do not depend on who takes them. Nor do they depend on where
+pieces begin: vector code may round in another way than what is left of a loop behind its last vector, so that
+loops of short steps are cut between strips of as many as vectors take at a time. A worker that wakes up
 late, or whose core is busy, takes fewer; the caller waits only for pieces that were taken. Compiled loops
 are handed over by machine code (see `pool`). Where there is none, threads of Python do the same by queues.
 """
@@ -20,6 +22,9 @@ from fgrad.kernels.pool import pool
 
 ELEMENTS = 32768  # a loop over fewer is not worth a second thread, nor a piece of a loop its while to take
 
+STRIP = 64  # steps of a loop that vector code takes at a time, at most
+SHORT = 256  # elements of a step: those of longer ones have loops of their own
+
 PAUSE = 0.05  # seconds between two looks at what others have done, if they do not say so
 
 Piece = tuple[int, int]
@@ -35,8 +40,8 @@ class Loop(Protocol):
     def is_native(self) -> bool:
         """Whether it is machine code, so that there is `share`."""
 
-    def share(self, args: tuple[Any, ...], count: int, queue: int, /) -> None:
-        """Run it for `range(count)` with the threads at a work queue; see `pool`."""
+    def share(self, args: tuple[Any, ...], count: int, queue: int, strip: int, /) -> None:
+        """Run it for `range(count)` with the threads at a work queue; see `pool.share`."""
 
 
 def share(loop: Loop, args: tuple[Any, ...], count: int, elements: int) -> None:
@@ -54,10 +59,15 @@ def share(loop: Loop, args: tuple[Any, ...], count: int, elements: int) -> None:
         return
     workers = pool() if loop.is_native else None
     if workers is None:
-        share_by_queue(loop, args, count, n, -(-count * ELEMENTS // elements))
+        share_by_queue(loop, args, count, n, -(-count * ELEMENTS // elements), strip_of(count, elements))
     else:
         workers.wake()
-        loop.share(args, count, workers.queue)
+        loop.share(args, count, workers.queue, strip_of(count, elements))
+
+
+def strip_of(count: int, elements: int) -> int:
+    """Return between multiples of how many of its steps a loop may be cut."""
+    return STRIP if elements < SHORT * count else 1
 
 
 def parts(count: int, elements: int) -> int:
@@ -117,10 +127,10 @@ class _Shared:
 
 
 def share_by_queue(
-    kernel: Callable[..., None], args: tuple[Any, ...], count: int, parts: int, least: int
+    kernel: Callable[..., None], args: tuple[Any, ...], count: int, parts: int, least: int, strip: int = 1
 ) -> None:
     """Call `kernel(*args, lo, hi)` for pieces of `range(count)`, of `least` steps, in `parts` threads."""
-    loop = _Shared(kernel, args, _cut(count, parts, least))
+    loop = _Shared(kernel, args, _cut(count, parts, least, strip))
     jobs = _jobs()
     try:
         for _ in range(parts - 1):
@@ -133,11 +143,12 @@ def share_by_queue(
         raise error
 
 
-def _cut(count: int, parts: int, least: int) -> list[Piece]:
+def _cut(count: int, parts: int, least: int, strip: int = 1) -> list[Piece]:
     """Return pieces of `range(count)`: large first, to be quick; small last, so that all end together."""
     pieces, lo = [], 0
     while lo < count:
-        hi = min(count, lo + max(least, -(-(count - lo) // (2 * parts))))
+        size = max(least, -(-(count - lo) // (2 * parts)))
+        hi = min(count, lo + -(-size // strip) * strip)
         pieces.append((lo, hi))
         lo = hi
     return pieces

@@ -390,22 +390,21 @@ class Loop:
         is_native: whether it is machine code.
     """
 
-    __slots__ = ("_run", "_task", "_words", "is_native")
+    __slots__ = ("_held", "_run", "_words", "is_native")
 
     def __init__(self, kernel: native.Kernel, args: Any, slots: Any) -> None:
         """Take what `call` takes."""
         self._run = partial(call, kernel, args, slots)
         self.is_native: bool = not isinstance(slots, intrinsics.Slots)
         if self.is_native:
-            self._words = np.array([kernel.address, address(slots), address(args)])
-            self._task = address(self._words)
+            self._words, self._held = (kernel.address, address(slots), address(args)), (kernel, slots, args)
 
     def __call__(self, lo: int, hi: int) -> None:
         """Run a piece."""
         self._run(lo, hi)
 
-    def share(self, _: tuple[Any, ...], count: int, queue: int) -> None:
+    def share(self, _: tuple[Any, ...], count: int, queue: int, strip: int = 1) -> None:
         """Run the loop for `range(count)` with the threads at a work queue; see `pool`."""
-        pool.runner()(queue, self._task, 0, count)
+        pool.share(queue, self._words, count, strip)
         if checks.ON:
             checks.look()

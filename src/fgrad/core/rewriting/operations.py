@@ -38,7 +38,8 @@ class Operations:
 
     add, subtract, multiply, divide = map(_named, ("add", "subtract", "multiply", "divide"))
     logical_and, logical_not, where = map(_named, ("logical_and", "logical_not", "where"))
-    slice, sum, transpose = map(_named, ("slice", "sum", "transpose"))
+    slice, slice_backward = map(_named, ("slice", "slice_backward"))
+    sum, transpose = map(_named, ("sum", "transpose"))
     contract, convert, gather, max, maximum, min = map(
         _named, ("contract", "convert", "gather", "max", "maximum", "min")
     )
