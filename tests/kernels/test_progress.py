@@ -99,8 +99,8 @@ def test_jit_says_where_a_very_long_loop_was_unrolled(clock, capsys, monkeypatch
     fg.jit(unrolled).lower(np.ones(3))
     said = capsys.readouterr().err
     pattern = (
-        r"fgrad: \S*unrolled has 21000 operations\. 21000 of 21000 operations are of .*test_progress\.py:\d+: "
-        r"a loop in Python was unrolled there; .* fori_loop .* fgrad\.kernel .*\n"
+        r"fgrad: \S*unrolled has 21000 operations\. 21000 of 21000 operations are of .*test_progress\.py:\d+"
+        r": a loop in Python was unrolled there; .* fori_loop .* fgrad\.kernel .*\n"
     )
     assert bool(re.fullmatch(pattern, said)) is told, said
     assert bool(said) is told
