@@ -148,8 +148,8 @@ class Function:
     constants: dict[str, Any]  # what names in expressions stand for that are not variables
     options: dict[str, Any] = field(default_factory=dict)  # of Numba
     file: str = ""
-    refuses: bool = False  # it raises or asserts
     snapshots: int | bool = False  # how many a loop keeps instead of records; True: as many as turns in one
+    refuses: bool = False  # it raises or asserts
 
     @property
     def outputs(self) -> list[str]:
