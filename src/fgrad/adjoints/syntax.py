@@ -242,7 +242,10 @@ def element_of(node: ast.AST) -> tuple[str, tuple[ast.expr, ...]] | None:
 
 def text(node: ast.AST) -> str:
     """Return the source."""
-    if any(isinstance(n, ast.Constant) and _is_negative(n.value) for n in ast.walk(node)):
+    if any(
+        isinstance(n, Given) or (isinstance(n, ast.Constant) and _is_negative(n.value))
+        for n in ast.walk(node)
+    ):
         node = _Signs().visit(copy.deepcopy(node))
     return ast.unparse(ast.fix_missing_locations(node))
 
