@@ -135,7 +135,7 @@ class Executable:
             if outs[-1] == vm.EXHAUSTED:
                 raise MemoryError(NO_MEMORY)
             found = self._again(ins)
-            if outs[-1] not in {vm.REFUSED, vm.RAISED}:
+            if int(outs[-1]) not in {vm.REFUSED, vm.RAISED}:
                 raise IndexError(OUTSIDE)
             if found is None:
                 raise LinAlgError(REFUSED) if outs[-1] == vm.REFUSED else RuntimeError(RAISED)

@@ -35,8 +35,8 @@ def _cholesky(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     numbers = [slots[a], slots[out], slots[FAULTS], count, n]
     work = small_matrices.work_of_cholesky(n, count)
     if n > MOST:
-        known = lapack.potrf() if a.aval.dtype == np.float64 else None
-        return called(known, numbers, count, work, size=n * n)
+        routine = lapack.potrf() if a.aval.dtype == np.float64 else None
+        return called(routine, numbers, count, work, size=n * n)
     made = small_matrices.cholesky(a.aval.dtype.name, n, count)
     return Launch(made.kernel, numbers, made.turns(count), work, fails=True)
 

@@ -298,7 +298,7 @@ def _is_small(x: Aval, w: Aval, **params: Any) -> bool:
     return x.size > 0 < w.size and not suits(x, w, out.shape, params["input_dilation"])
 
 
-_BY_TILES = "of large arrays with strided or wide windows eager mode's loop goes by tiles"
+_BY_TILES = "large arrays with wide windows, or strides and dilation, are tiles of eager mode"
 
 
 def _batch(mapped: tuple[bool, ...], x: Any, w: Any, **params: Any) -> Any:
