@@ -127,7 +127,7 @@ def tangent(function: Function) -> Function:
     returns += [work.result(n, body) for n in function.returns if syntax.is_floating(function.types[n])]
     return Function(
         f"{function.name}_t", params, body, returns, kinds, dict(function.constants), function.options,
-        function.file, function.refuses, function.snapshots,
+        function.file, snapshots=function.snapshots, refuses=function.refuses,
     )  # fmt: skip
 
 
