@@ -117,12 +117,14 @@ FEW = {
         "loop",
     },  # tiles: of at most 8 rows, two vectors, and four kinds of lanes
     "kernels/gather_scatter.py": {"_kernel", "_rows", "_shared", "_fetched"},  # names of primitives, dtypes
+    "kernels/lapack.py": {"_function"},  # two names
     "kernels/scans.py": {"_kernel", "kernel"},  # one axis or two, dtypes
     "kernels/selection.py": {"_kernel"},  # dtypes, arrays or numbers
     "kernels/signals.py": {"_words"},
     "kernels/small_matrices.py": {"_text"},  # two kernels, dtypes
     "kernels/sorting.py": {"_kernel", "ordering"},  # dtypes
     "kernels/sums.py": {"_kernel"},  # dtypes, of rows of at most 32 numbers, or at most 8 side by side
+    "kernels/translate.py": {"_name"},  # classes of NumPy's numbers
     "kernels/vector/__init__.py": {"_functions"},  # dtypes
     "kernels/windows.py": {"_window_kernel"},  # names of primitives, dtypes
     "ops/compiled.py": {"backend"},  # names of modules

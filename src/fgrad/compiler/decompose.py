@@ -317,7 +317,7 @@ def _guard(w: Writer, x: Any, bad: Any, _: Any, *likes: Any, look: bool, strict:
             top = w.spread(w.max(w.make("absolute", like), axes=axes), like, axes)
             scale = w.maximum(top, scale)
         limit = w.multiply(scale, math.sqrt(eps)) if likes else scale * math.sqrt(eps)
-        wrong = w.logical_and(bad, w.make("greater", w.make("absolute", x), limit))
+        wrong = w.logical_and(bad, w.greater(w.make("absolute", x), limit))
     if look:
         refuse(w, wrong)
     return kept
@@ -338,7 +338,7 @@ def _fitted(w: Writer, n: Any, *, dtype: np.dtype[Any]) -> Any:
         ]
     else:
         own = np.iinfo(n.aval.dtype)
-        found = [w.make("greater", n, limits.max)] if limits.max < own.max else []
+        found = [w.greater(n, limits.max)] if limits.max < own.max else []
         found += [w.make("less", n, limits.min)] if limits.min > own.min else []
     for bad in found:
         w.checks[w.sum(bad, axes=tuple(range(len(n.aval.shape))))] = None

@@ -262,7 +262,7 @@ def _solve(w: Writer, a: Any, b: Any, *, check: str) -> Any:
         eye = w.array(np.eye(a.aval.shape[-1], dtype=bool))
         own = w.sum(w.where(eye, w.make("absolute", a), 0.0), axes=rows)
         size = w.make("sqrt", w.sum(w.multiply(a, a), axes=rows))
-        fine = w.make("greater", own, w.multiply(size, eps))
+        fine = w.greater(own, w.multiply(size, eps))
         refuse(w, w.logical_not(fine))
     return found
 

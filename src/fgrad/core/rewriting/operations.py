@@ -37,11 +37,11 @@ class Operations:
         raise NotImplementedError
 
     add, subtract, multiply, divide = map(_named, ("add", "subtract", "multiply", "divide"))
-    logical_and, logical_not, where = map(_named, ("logical_and", "logical_not", "where"))
+    greater, logical_and, logical_not = map(_named, ("greater", "logical_and", "logical_not"))
     slice, slice_backward = map(_named, ("slice", "slice_backward"))
     sum, transpose = map(_named, ("sum", "transpose"))
-    contract, convert, gather, max, maximum, min = map(
-        _named, ("contract", "convert", "gather", "max", "maximum", "min")
+    contract, convert, gather, max, maximum, min, where = map(
+        _named, ("contract", "convert", "gather", "max", "maximum", "min", "where")
     )
 
     def reshape(self, x: Any, shape: Sequence[int]) -> Any:
