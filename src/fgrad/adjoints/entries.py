@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
@@ -19,7 +18,7 @@ from numba.np.numpy_support import carray
 from fgrad import locks
 from fgrad.adjoints import emission, stored, syntax
 from fgrad.adjoints.programs import Program, Users, dtype_of
-from fgrad.compat.numba import c_function, runtime_is_there
+from fgrad.compat.numba import c_function, is_refusal, runtime_is_there
 from fgrad.kernels import checks, native, vm
 from fgrad.kernels.compilation import Code
 
@@ -144,8 +143,10 @@ def _made(program: Program, task: Task) -> Entry | None:
         return None
     try:
         return Entry(program, task)
-    except numba.core.errors.NumbaError:  # what it cannot put behind an address, Python calls
-        return None
+    except Exception as error:
+        if not is_refusal(error):
+            raise
+        return None  # what Numba cannot put behind an address, Python calls
 
 
 # ---- its text ---------------------------------------------------------------------------------------------

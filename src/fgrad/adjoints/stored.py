@@ -8,11 +8,10 @@ values than its names have now, since Numba freezes them: what calls such a one 
 from __future__ import annotations
 
 import builtins
-import dis
 import hashlib
 import linecache
 import types as python_types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, update_wrapper
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from fgrad.compat.cpython import behaviour, instructions
 from fgrad.compat.numba import code_settings, is_dispatcher, keep, kept_by
 from fgrad.kernels import store
 
@@ -226,8 +226,8 @@ class _Walk:
         for name, value in zip(f.__code__.co_freevars, cells, strict=True):
             self.add(name)
             self.of(value)
-        attributes = {i.argval for i in _instructions(f.__code__) if i.opname in {"LOAD_ATTR", "LOAD_METHOD"}}
-        for name in sorted({i.argval for i in _instructions(f.__code__) if i.opname in _GLOBAL}):
+        attributes = {i.argval for i in instructions(f.__code__) if i.opname in {"LOAD_ATTR", "LOAD_METHOD"}}
+        for name in sorted({i.argval for i in instructions(f.__code__) if i.opname in _GLOBAL}):
             self.add(name)
             if name in f.__globals__:
                 value = f.__globals__[name]
@@ -253,7 +253,7 @@ class _Walk:
 
     def code(self, c: Any) -> None:
         """Add bytecode; where it is in its file does not count."""
-        self.add(c.co_code, c.co_names, c.co_varnames, c.co_freevars, c.co_cellvars, c.co_flags)
+        self.add(*behaviour(c))
         before = self.values
         for x in c.co_consts:
             self.of(x)
@@ -276,13 +276,6 @@ class _Walk:
 
 
 _GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME"}
-
-
-def _instructions(code: Any) -> Iterator[Any]:
-    yield from dis.get_instructions(code)
-    for x in code.co_consts:
-        if isinstance(x, python_types.CodeType):
-            yield from _instructions(x)
 
 
 @cache

@@ -6,7 +6,7 @@ import dis
 import inspect
 import os
 import sys
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from threading import Lock, RLock, get_ident
@@ -103,6 +103,20 @@ def _place(frame: FrameType) -> Any:
     places: Any = frame.f_code.co_positions()  # type: ignore[attr-defined,unused-ignore]
     found = next(islice(places, frame.f_lasti // 2, None))
     return None if None in found else found
+
+
+def instructions(code: CodeType) -> Iterator[dis.Instruction]:
+    """Yield the instructions of a function and of the functions inside of it."""
+    yield from dis.get_instructions(code)
+    for x in code.co_consts:
+        if isinstance(x, CodeType):
+            yield from instructions(x)
+
+
+def behaviour(code: CodeType) -> tuple[Any, ...]:
+    """Return what code does, but for its constants: where it is in its file does not count."""
+    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+    return code.co_code, *names, code.co_flags
 
 
 _INDEXING = dis.opmap.get("BINARY_SUBSCR", dis.opmap.get("BINARY_OP"))

@@ -52,6 +52,13 @@ def is_dispatcher(x: Any) -> bool:
     return isinstance(x, CPUDispatcher)
 
 
+def is_refusal(error: Exception) -> bool:
+    """Return whether Numba raised `error` because it cannot compile something."""
+    from numba.core.errors import NumbaError  # noqa: PLC0415 -- late, as above
+
+    return isinstance(error, NumbaError)
+
+
 def is_dufunc(x: Any) -> bool:
     """Return whether `x` is a function that `numba.vectorize` made."""
     from numba.np.ufunc.dufunc import DUFunc  # noqa: PLC0415 -- late, as above
