@@ -19,8 +19,8 @@ from fgrad.core.tensor import bind
 from fgrad.kernels import native, threads
 
 pytestmark = pytest.mark.skipif(native.interpreted(), reason="threads share machine code")
-# the rules of `custom` are the user's; loops that read every second number of a stack of complex matrices leave
-# more to scalar code in each piece, which LLVM rounds otherwise there
+# the rules of `custom` are the user's; loops that read every second number, as of the real parts of complex
+# matrices, leave more to scalar code in each piece, which LLVM rounds otherwise there
 OTHERS = {"custom", "pinv"}
 OWN = [s for s in SAMPLES if s.primitive not in OTHERS]
 COUNT = 41  # examples of a sample in a compiled program: several vectors, and a rest
