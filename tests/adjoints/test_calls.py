@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numba import njit
 from tests.adjoints.kernels import cholesky, gauss_seidel, heat, kalman, lu, newton, thomas, three_bodies
+from tests.helpers import unchecked
 
 import fgrad
 from fgrad.adjoints import entries, shapes
@@ -298,6 +299,7 @@ def test_exceptions_of_kernels_come_out_of_compiled_programs():
         fgrad.jit(fgrad.vmap(f))(np.array([[1.0, 2.0], [-1.0, 2.0]]))
 
 
+@unchecked("as_njit is refused")
 def test_other_compiled_code_calls_kernels():
     f = fgrad.differentiate(kalman)
     gradient = fgrad.jit(fgrad.grad(f)).as_njit(SERIES, 0.1, 0.5)
