@@ -12,7 +12,7 @@ from tests.backend.conftest import quick_switching as quick_switching  # noqa: P
 
 import fgrad as fg
 from fgrad.backend.array import DeviceArray
-from fgrad.compiler import decompose
+from fgrad.compiler import contractions
 from fgrad.compiler.device.executable import WARM
 from fgrad.compiler.device.plan import Launch, Plan
 from fgrad.core.program import Var
@@ -74,7 +74,7 @@ def test_a_call_allocates_its_outputs_only(monkeypatch, asked, f, outputs, graph
 
 
 def test_temporaries_share_the_arena(monkeypatch):
-    monkeypatch.setattr(decompose, "LITTLE", 0)  # products are cuBLAS's
+    monkeypatch.setattr(contractions, "LITTLE", 0)  # products are cuBLAS's
 
     def deep(x, w):
         for _ in range(4):

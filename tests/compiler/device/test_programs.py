@@ -8,7 +8,7 @@ from tests.backend.checks import DEVICE, no_transfers, on_device, same
 from tests.backend.conftest import quick_switching as quick_switching  # noqa: PLC0414 -- a fixture of these tests too
 
 import fgrad as fg
-from fgrad.compiler import decompose
+from fgrad.compiler import contractions
 from fgrad.compiler.device import executable as compiled
 from fgrad.compiler.device import plan as laid_out
 from fgrad.compiler.device.grids import CHUNK, RUN
@@ -242,7 +242,7 @@ def test_small_products_are_kernels(name, dtype, monkeypatch):
         steps = jitted.lower(x, y)._procedure.on(place).plan.steps
         assert all(isinstance(s, laid_out.Launch) for s in steps), steps
         same(jitted(on_device(x), on_device(y)), g(x, y), 10)
-    monkeypatch.setattr(decompose, "LITTLE", 0)
+    monkeypatch.setattr(contractions, "LITTLE", 0)
     steps = fg.jit(f).lower(x, y)._procedure.on(place).plan.steps
     large = [s for s in steps if isinstance(s, laid_out.Product)]
     assert bool(large) == (name not in {"outer", "inner"})
