@@ -43,11 +43,12 @@ class Differentiable:
     def __init__(
         self, kernel: Any, checkpoint: int | bool = False, result_shape: ResultShape | None = None
     ) -> None:
-        self.kernel_to_differentiate, self.checkpoint = kernel, checkpoint
+        self.kernel_to_differentiate: Any = kernel
+        self.checkpoint: int | bool = checkpoint
         self._result_shape, self._stamp = result_shape, stamped(kernel)
-        self.__name__ = kernel.py_func.__name__
+        self.__name__: str = kernel.py_func.__name__
         self.__doc__ = kernel.py_func.__doc__
-        self.__wrapped__ = kernel.py_func
+        self.__wrapped__: Callable[..., Any] = kernel.py_func
         self._programs: dict[Any, Program] = {}
         self._last: Program | None = None
 

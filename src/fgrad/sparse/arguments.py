@@ -40,7 +40,9 @@ class Arguments:
         argnums: int | Sequence[int],
         title: str,
     ) -> None:
-        self.fun, self.transformation, self.title = fun, title, f"{title} of {name_of(fun)}"
+        self.fun: Callable[..., Any] = fun
+        self.transformation: str = title
+        self.title: str = f"{title} of {name_of(fun)}"
         args, kwargs = bound(fun, args, kwargs)
         if not args:
             raise TypeError(
@@ -48,11 +50,13 @@ class Arguments:
                 "arguments of the function, by position"
             )
         where = positions(argnums, len(args), fun)
+        self.leaves: list[Any]
+        self.structure: Any
         self.leaves, self.structure = tree.flatten((args, kwargs))
         counts = [len(tree.leaves(a)) for a in args]
         starts = np.cumsum([0, *counts])
-        self.places = [k for i in where for k in range(starts[i], starts[i + 1])]
-        self.avals = [self._aval(x) for x in self.leaves]
+        self.places: list[int] = [k for i in where for k in range(starts[i], starts[i + 1])]
+        self.avals: list[Aval] = [self._aval(x) for x in self.leaves]
         owner = [i for i, n in enumerate(counts) for _ in range(n)]
         for k in self.places:
             if self.avals[k].dtype.kind != "f":
@@ -60,13 +64,13 @@ class Arguments:
                     f"{self.title}: {parameter(fun, owner[k])} is of dtype {self.avals[k].dtype}, but only "
                     "real floats are differentiated; convert it, or leave it out of argnums"
                 )
-        self.sizes = [math.prod(self.avals[k].shape) for k in self.places]
-        self.count = sum(self.sizes)
-        self.as_numpy = not has_tensor(self.leaves)
-        self.traced = any(isinstance(x, Tensor) and is_traced(x) for x in self.leaves)
+        self.sizes: list[int] = [math.prod(self.avals[k].shape) for k in self.places]
+        self.count: int = sum(self.sizes)
+        self.as_numpy: bool = not has_tensor(self.leaves)
+        self.traced: bool = any(isinstance(x, Tensor) and is_traced(x) for x in self.leaves)
         given = zip(self.leaves, self.avals, strict=True)
         kinds = tuple([(a.shape, a.dtype, _kind(x), _print(x, a)) for x, a in given])
-        self.key = self.structure, kinds
+        self.key: Any = (self.structure, kinds)
 
     def _aval(self, x: Any) -> Aval:
         if hasattr(x, "shape") and hasattr(x, "dtype"):

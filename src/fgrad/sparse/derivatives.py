@@ -65,7 +65,7 @@ class Plan:
             self.pattern = owner.given_pattern(given)
         self.colouring = owner.coloured(self.pattern)
         _set(self.colouring)
-        self.format = options["format"]
+        self.format: str = options["format"]
         laned = None
         if (
             not tensors
@@ -81,7 +81,7 @@ class Plan:
         else:
             where, lanes_count, slopes = laned
         where = self._arranged(where)
-        self.shape = self.pattern.shape
+        self.shape: tuple[int, int] = self.pattern.shape
         self.traced_pattern: Pattern | None = None
         self._rooms: WeakValueDictionary[int, Any] = WeakValueDictionary()
         count = lanes_count if laned else 0 if self.colouring.reverse else self.colouring.forward
@@ -98,7 +98,7 @@ class Plan:
             program = jit(partial(seeded, colours=sides)).lower(given.leaves).program
             constant = sum({id(a): without_repetitions(a).nbytes for a in _constants(program)}.values())
             by_colour = constant > max(_READ, _GROWN * held)
-        self.colours = tuple(c.astype(np.int32) for c in sides) if by_colour else ()
+        self.colours: tuple[Any, ...] = tuple(c.astype(np.int32) for c in sides) if by_colour else ()
         beside = None
         if slopes is None and start is not None and not (by_colour or tensors):
             beside = _beside(given, self.colouring, owner.order)

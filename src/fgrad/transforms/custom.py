@@ -311,7 +311,9 @@ class _TreeRule(Rule):
     def __init__(
         self, operation: Custom, args: Sequence[Any], place: list[int], structures: list[Any]
     ) -> None:
-        self.operation, self.place, self.structures = operation, place, structures
+        self.operation: Custom = operation
+        self.place: list[int] = place
+        self.structures: list[Any] = structures
         self.args: list[Any | None] = [None if i in place else a for i, a in enumerate(args)]
         self.name: str = name_of(operation.fun)
         self.out_structure: Any = None

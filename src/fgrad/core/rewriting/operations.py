@@ -36,13 +36,24 @@ class Operations:
         """Return the result of a primitive."""
         raise NotImplementedError
 
-    add, subtract, multiply, divide = map(_named, ("add", "subtract", "multiply", "divide"))
-    greater, logical_and, logical_not = map(_named, ("greater", "logical_and", "logical_not"))
-    slice, slice_backward = map(_named, ("slice", "slice_backward"))
-    sum, transpose = map(_named, ("sum", "transpose"))
-    contract, convert, gather, max, maximum, min, where = map(
-        _named, ("contract", "convert", "gather", "max", "maximum", "min", "where")
-    )
+    add: Callable[..., Any] = _named("add")
+    subtract: Callable[..., Any] = _named("subtract")
+    multiply: Callable[..., Any] = _named("multiply")
+    divide: Callable[..., Any] = _named("divide")
+    greater: Callable[..., Any] = _named("greater")
+    logical_and: Callable[..., Any] = _named("logical_and")
+    logical_not: Callable[..., Any] = _named("logical_not")
+    slice: Callable[..., Any] = _named("slice")
+    slice_backward: Callable[..., Any] = _named("slice_backward")
+    sum: Callable[..., Any] = _named("sum")
+    transpose: Callable[..., Any] = _named("transpose")
+    contract: Callable[..., Any] = _named("contract")
+    convert: Callable[..., Any] = _named("convert")
+    gather: Callable[..., Any] = _named("gather")
+    max: Callable[..., Any] = _named("max")
+    maximum: Callable[..., Any] = _named("maximum")
+    min: Callable[..., Any] = _named("min")
+    where: Callable[..., Any] = _named("where")
 
     def reshape(self, x: Any, shape: Sequence[int]) -> Any:
         """Return `x` in another shape."""
