@@ -9,7 +9,7 @@ from fgrad.compiler.elementwise import elementwise
 from fgrad.expr import special
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import apply, var
-from fgrad.kernels import checks, compilation, vector
+from fgrad.kernels import checks, compilation, native, vector
 
 mp.mp.prec = 120
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"  # then a point takes as long as a thousand
@@ -299,3 +299,16 @@ def test_special_functions_keep_dtypes_and_handle_edges(dtype):
     assert special.erf(3).dtype == np.float64
     with pytest.raises(TypeError, match="real numbers"):
         special.erfc(np.array([1j]))
+
+
+@pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
+def test_a_function_of_the_c_library_keeps_an_argument_that_is_always_the_same():
+    text = """
+def kernel(slots, args, lo, hi):
+    x = float64_at(slots, args, 0)
+    for i in range(lo, hi):
+        x[i] = x[i] + libm_tan(1e7)
+"""
+    machine = compilation.target_machine()
+    made = str(compilation.optimised(compilation.assembly(text, "kernel", "same"), machine))
+    assert "double @fgrad_libm_tan(double %" in made  # which its variants for vectors have

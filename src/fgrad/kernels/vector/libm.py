@@ -70,7 +70,8 @@ def _define(module: ir.Module, name: str, scalar: ir.Type) -> ir.Function:
         used = ir.GlobalVariable(module, ir.ArrayType(pointer, 0), "llvm.compiler.used")
         used.linkage, used.section = "appending", "llvm.metadata"
         used.initializer = ir.Constant(used.value_type, [])
-    variants = [*used.initializer.constant, *variants]
+    # with the function itself: LLVM would drop an argument that is always the same, which its variants have
+    variants = [*used.initializer.constant, *variants, far.bitcast(pointer)]
     used.value_type = ir.ArrayType(pointer, len(variants))
     used.type = used.value_type.as_pointer()
     used.initializer = ir.Constant(used.value_type, variants)
