@@ -135,19 +135,24 @@ def _real(x: Any) -> Any:
     return x.astype(float) if isinstance(x, np.ndarray | fgrad.Tensor) and x.dtype.kind in "iu" else x
 
 
-def core_make_vjp(fun: Function, x: Any) -> tuple[Function, Any]:
-    """Return the pullback of `fun` at `x`, and `fun(x)`."""
-    dependent = True
+def _watched(fun: Function) -> tuple[Function, list[bool]]:
+    """Return a function that does what `fun` does, and whether each result depends on its argument."""
+    dependent: list[bool] = []
 
     def watched(x: Any) -> Any:
-        nonlocal dependent
         out = fun(x)
-        dependent = _is_dependent(out)
+        dependent.append(_is_dependent(out))
         return out
 
+    return watched, dependent
+
+
+def core_make_vjp(fun: Function, x: Any) -> tuple[Function, Any]:
+    """Return the pullback of `fun` at `x`, and `fun(x)`."""
+    watched, dependent = _watched(fun)
     x = _point(x)
     ans, pullback = fgrad.vjp(watched, x)
-    if not dependent:
+    if not dependent[-1]:
         _independent()
         return lambda g: vspace(x).zeros(), ans
     return lambda g: pullback(g)[0], ans
@@ -157,16 +162,9 @@ def core_make_jvp(fun: Function, x: Any) -> Function:
     """Return the map from a tangent at `x` to `fun(x)` and its tangent."""
 
     def jvp(g: Any) -> tuple[Any, Any]:
-        dependent = True
-
-        def watched(x: Any) -> Any:
-            nonlocal dependent
-            out = fun(x)
-            dependent = _is_dependent(out)
-            return out
-
+        watched, dependent = _watched(fun)
         ans, tangent = fgrad.jvp(watched, (_point(x),), (g,))
-        if not dependent:
+        if not dependent[-1]:
             _independent()
             return ans, vspace(ans).zeros()
         return ans, tangent

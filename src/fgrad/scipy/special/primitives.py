@@ -214,25 +214,16 @@ def constants(function: str) -> set[int]:
 
 
 def _large(name: str, run: Rule, count: int) -> Rule | None:
-    """Return what computes large arrays: the formula, unless SciPy is to speak of errors."""
+    """Return what computes large arrays, unless SciPy is to speak of errors: the formula, or all threads."""
     formula = FORMULAS.get(name)
-    if formula is None:
-        return _shared(run) if isinstance(run, np.ufunc) and run.nout == 1 else None
-    params = tuple(var(f"x{i}") for i in range(count))
-    fast = FastUfunc(params, formula(*params), run, "d" if name in CANCELLING else "fd", silent=True)
-
-    def large(*operands: Any) -> Any:
-        first = operands[0]
-        if first.__class__ is np.ndarray and first.size < MEDIUM:
-            return run(*operands)
-        return (fast if _is_silent() else run)(*operands)
-
-    return large
-
-
-def _shared(run: np.ufunc) -> Rule:
-    """Return what computes large arrays by all threads, unless SciPy is to speak of errors."""
-    fast = Shared(run)
+    fast: Rule
+    if formula is not None:
+        params = tuple(var(f"x{i}") for i in range(count))
+        fast = FastUfunc(params, formula(*params), run, "d" if name in CANCELLING else "fd", silent=True)
+    elif isinstance(run, np.ufunc) and run.nout == 1:
+        fast = Shared(run)
+    else:
+        return None
 
     def large(*operands: Any) -> Any:
         first = operands[0]
