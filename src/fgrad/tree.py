@@ -12,6 +12,18 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from fgrad.locks import survive_forks
+from fgrad.names import offers as _offers
+
+__all__ = [
+    "flatten",
+    "leaves",
+    "map",
+    "register_pytree_node",
+    "register_pytree_node_class",
+    "structure",
+    "unflatten",
+]
+__dir__ = _offers(globals())
 
 NAMESPACE = "fgrad"
 MANY = 4096

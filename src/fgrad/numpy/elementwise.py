@@ -146,8 +146,17 @@ divmod: Paired = Paired(
 def sinc(x: Any) -> Any:
     """Return sin(pi x) / (pi x), and one at zero.
 
+    Returns:
+        Array of the shape of `x`, of floats or complex numbers.
+
     Derivative:
         of every order exact at zero and near it.
+
+    Example:
+        >>> fnp.sinc(np.array([0.0, 0.5]))
+        array([1.        , 0.63661977])
+        >>> fg.grad(fnp.sinc)(1.0)
+        np.float64(-1.0)
     """
     x = as_value(x)
     if not isinstance(x, Tensor):
@@ -159,8 +168,20 @@ def sinc(x: Any) -> Any:
 def i0(x: Any) -> Any:
     """Return the modified Bessel function of the first kind of order zero, of real numbers.
 
+    Returns:
+        Array of the shape of `x`, of floats.
+
+    Raises:
+        TypeError: complex numbers.
+
     Derivative:
         that of order one.
+
+    Example:
+        >>> fnp.i0(0.0)
+        array(1.)
+        >>> fg.grad(fnp.i0)(1.0)
+        np.float64(0.565159103992485)
     """
     x = as_value(x)
     if not isinstance(x, Tensor):
@@ -172,7 +193,18 @@ def i0(x: Any) -> Any:
 
 @implements(np.fix)
 def fix(x: Any, out: Any = None) -> Any:
-    """Return the integer nearest to zero beside each element; the slope is zero."""
+    """Return the integer nearest to zero beside each element; the slope is zero.
+
+    Returns:
+        Array of the shape of `x`; floats, integers keep their dtype where NumPy's do.
+
+    Derivative:
+        Zero everywhere, jumps too.
+
+    Example:
+        >>> fnp.fix(np.array([1.7, -1.7]))
+        array([ 1., -1.])
+    """
     return trunc(as_value(x), out=out)
 
 
@@ -188,33 +220,94 @@ def _infinite(x: Any, out: Any, *, negative: bool) -> Any:
 
 @implements(np.isposinf)
 def isposinf(x: Any, out: Any = None) -> Any:
-    """Return whether each element is positive infinity."""
+    """Return whether each element is positive infinity.
+
+    Returns:
+        Truth values, of the shape of `x`.
+
+    Raises:
+        TypeError: complex numbers.
+
+    Derivative:
+        None: the result is a truth value.
+
+    Example:
+        >>> fnp.isposinf(np.array([np.inf, 0.0]))
+        array([ True, False])
+    """
     return _infinite(x, out, negative=False)
 
 
 @implements(np.isneginf)
 def isneginf(x: Any, out: Any = None) -> Any:
-    """Return whether each element is negative infinity."""
+    """Return whether each element is negative infinity.
+
+    Returns:
+        Truth values, of the shape of `x`.
+
+    Raises:
+        TypeError: complex numbers.
+
+    Derivative:
+        None: the result is a truth value.
+
+    Example:
+        >>> fnp.isneginf(np.array([-np.inf, 0.0]))
+        array([ True, False])
+    """
     return _infinite(x, out, negative=True)
 
 
 @implements(np.iscomplex)
 def iscomplex(x: Any) -> Any:
-    """Return whether the imaginary part of each element is nonzero."""
+    """Return whether the imaginary part of each element is nonzero.
+
+    Returns:
+        Truth values, of the shape of `x`.
+
+    Derivative:
+        None: the result is a truth value.
+
+    Example:
+        >>> fnp.iscomplex(np.array([1 + 1j, 1.0]))
+        array([ True, False])
+    """
     x = as_value(x)
     return np.iscomplex(x) if not isinstance(x, Tensor) else not_equal(imag(x), 0)
 
 
 @implements(np.isreal)
 def isreal(x: Any) -> Any:
-    """Return whether the imaginary part of each element is zero."""
+    """Return whether the imaginary part of each element is zero.
+
+    Returns:
+        Truth values, of the shape of `x`.
+
+    Derivative:
+        None: the result is a truth value.
+
+    Example:
+        >>> fnp.isreal(np.array([1 + 1j, 1.0]))
+        array([False,  True])
+    """
     x = as_value(x)
     return np.isreal(x) if not isinstance(x, Tensor) else equal(imag(x), 0)
 
 
 @implements(np.isrealobj)
 def isrealobj(x: Any) -> bool:
-    """Return whether `x` has no complex dtype."""
+    """Return whether `x` has no complex dtype.
+
+    Returns:
+        One truth value; elements are not looked at, so it is known under `jit` and `vmap`.
+
+    Derivative:
+        None: the result is a truth value.
+
+    Example:
+        >>> fnp.isrealobj(np.array([1.0]))
+        True
+    """
     return bool(as_value(x).dtype.kind != "c")
 
 
@@ -223,6 +316,19 @@ def real_if_close(a: Any, tol: float = 100) -> Any:
     """Return the real part if every imaginary part is below `tol` (above one: times the rounding error).
 
     Under vmap and staging the values are not known, so complex arrays are refused there.
+
+    Returns:
+        Array of the shape of `a`: real, or `a` itself.
+
+    Raises:
+        TypeError: a complex Tensor under `vmap` or while staged: the dtype would depend on its values.
+
+    Derivative:
+        That of `real`, or the identity.
+
+    Example:
+        >>> fnp.real_if_close(np.array([1.0 + 1e-16j]))
+        array([1.])
     """
     a = as_array(as_value(a))
     if not isinstance(a, Tensor) or a.dtype.kind != "c":

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, SupportsIndex, TypeAlias, TypedDict, TypeVar, overload
 from typing import cast as cast_type
 
 import numpy as np
+from typing_extensions import Unpack
 
 from fgrad.compat.cpython import frame_of
 from fgrad.compat.scipy import finds_roots
@@ -18,6 +19,7 @@ from fgrad.core.tensor import Tensor, apply_binary, apply_unary, bind, is_tracke
 from fgrad.core.trace import Tracer, current
 from fgrad.core.views import castable, rebind
 from fgrad.errors import NoValueError
+from fgrad.numpy.typing import Array, ArrayLike, Axis, Casting, DType, Order
 from fgrad.ops.linear import convert
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -140,6 +142,19 @@ def _reflected(primitive: Primitive) -> Callable[[Any, Any], Any]:
     return apply
 
 
+class Keywords(TypedDict, total=False):
+    """The keywords of universal functions."""
+
+    where: ArrayLike
+    casting: Casting
+    order: Order
+    dtype: DType
+    subok: bool
+
+
+Out: TypeAlias = Array | tuple[Array | None, ...] | None
+
+
 class Ufunc:
     """A universal function: calls with NumPy's arguments and keywords, and NumPy's methods.
 
@@ -184,19 +199,30 @@ class Ufunc:
         """Apply the function to each element."""
         raise NotImplementedError
 
-    def reduce(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, **kw: Any) -> Any:
+    def reduce(
+        self, array: ArrayLike, axis: Axis = 0, dtype: DType = None, out: Array | None = None, **kw: Any
+    ) -> Any:
         """Return the elements along axes combined to one; keywords: keepdims, initial, where."""
         return self._method("reduce", array, axis=axis, dtype=dtype, out=out, **kw)
 
-    def accumulate(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+    def accumulate(
+        self, array: ArrayLike, axis: SupportsIndex = 0, dtype: DType = None, out: Array | None = None
+    ) -> Any:
         """Return at each position along an axis the elements up to it combined."""
         return self._method("accumulate", array, axis=axis, dtype=dtype, out=out)
 
-    def reduceat(self, array: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+    def reduceat(
+        self,
+        array: ArrayLike,
+        indices: ArrayLike,
+        axis: SupportsIndex = 0,
+        dtype: DType = None,
+        out: Array | None = None,
+    ) -> Any:
         """Return the elements between successive indices combined."""
         return self._method("reduceat", array, indices, axis=axis, dtype=dtype, out=out)
 
-    def outer(self, a: Any, b: Any, /, **kw: Any) -> Any:
+    def outer(self, a: ArrayLike, b: ArrayLike, /, **kw: Any) -> Any:
         """Return the function of every pair of elements of `a` and `b`."""
         return self._method("outer", a, b, **kw)
 
@@ -213,8 +239,14 @@ class Ufunc:
 class Unary(Ufunc):
     """A universal function of one operand."""
 
-    __signature__: inspect.Signature = inspect.signature(lambda x, /, *out, **kw: None)
+    __signature__: inspect.Signature = inspect.signature(
+        lambda x, /, out=None, *, where=True, casting="same_kind", order="K", dtype=None, subok=True: None
+    )
 
+    @overload
+    def __call__(self, x: Tensor, /, out: Out = None, **kw: Unpack[Keywords]) -> Tensor: ...
+    @overload
+    def __call__(self, x: ArrayLike, /, out: Out = None, **kw: Unpack[Keywords]) -> Array: ...
     def __call__(self, x: Any, /, *out: Any, **kw: Any) -> Any:
         """Apply the function to each element."""
         return with_keywords(self, (x,), *out, **kw) if out or kw else apply_unary(self.primitive, x)
@@ -223,8 +255,16 @@ class Unary(Ufunc):
 class Binary(Ufunc):
     """A universal function of two operands, which broadcast."""
 
-    __signature__: inspect.Signature = inspect.signature(lambda x, y, /, *out, **kw: None)
+    __signature__: inspect.Signature = inspect.signature(
+        lambda x, y, /, out=None, *, where=True, casting="same_kind", order="K", dtype=None, subok=True: None
+    )
 
+    @overload
+    def __call__(self, x: Tensor, y: ArrayLike, /, out: Out = None, **kw: Unpack[Keywords]) -> Tensor: ...
+    @overload
+    def __call__(self, x: ArrayLike, y: Tensor, /, out: Out = None, **kw: Unpack[Keywords]) -> Tensor: ...
+    @overload
+    def __call__(self, x: ArrayLike, y: ArrayLike, /, out: Out = None, **kw: Unpack[Keywords]) -> Array: ...
     def __call__(self, x: Any, y: Any, /, *out: Any, **kw: Any) -> Any:
         """Apply the function to each pair of elements."""
         if out or kw:
@@ -257,6 +297,14 @@ class Paired(Ufunc):
         super().__init__(ufunc, doc, primitive)
         self.apply = apply
 
+    @overload
+    def __call__(
+        self, x: Tensor, /, *more: ArrayLike, out: Out = None, **kw: Unpack[Keywords]
+    ) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def __call__(
+        self, x: ArrayLike, /, *more: ArrayLike, out: Out = None, **kw: Unpack[Keywords]
+    ) -> tuple[Array, Array]: ...
     def __call__(self, *args: Any, out: Any = None, where: Any = True, **kw: Any) -> Any:
         """Apply the function to each element, or pair of elements."""
         operands, targets = args[: self.nin], args[self.nin :]
