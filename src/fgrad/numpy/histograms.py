@@ -144,7 +144,7 @@ def histogram(
         weights: of the elements.
 
     Returns:
-        The counts, and the edges; the last bin holds its right edge, the others do not.
+        Vectors of the counts, and of the edges; the last bin holds its right edge, the others do not.
 
     Raises:
         ValueError: edges that decrease, a range that is not finite, weights of another shape.
@@ -275,7 +275,7 @@ def histogram2d(
         weights: of the points.
 
     Returns:
-        The matrix of counts, `x` along its rows, and the edges of both axes.
+        The array of counts, `x` along its rows, and vectors of the edges of both axes.
 
     Raises:
         ValueError: `x` and `y` differ in length; what `histogramdd` raises.

@@ -179,7 +179,7 @@ def polyfit(
             residuals unless `cov` is "unscaled".
 
     Returns:
-        Coefficients (deg + 1,) or (deg + 1, k), the highest power first.
+        Array of coefficients (deg + 1,) or (deg + 1, k), the highest power first.
 
     Raises:
         TypeError, ValueError: incompatible shapes, or too few points for `cov`.

@@ -170,15 +170,29 @@ class Ufunc:
     ntypes: int
     types: list[str]
 
-    def __init__(self, ufunc: np.ufunc, doc: str, primitive: str | None = None) -> None:
+    def __init__(
+        self,
+        ufunc: np.ufunc,
+        doc: str,
+        slopes: str | tuple[str | None, ...] | None,
+        example: str,
+        convention: str = "",
+        *,
+        primitive: str | None = None,
+    ) -> None:
         """Declare what answers for `ufunc`.
 
         Args:
             ufunc: NumPy's.
             doc: what it returns.
+            slopes: in each operand, as NumPy's formula in x and y; None: there are none.
+            example: "operands -> result".
+            convention: what derivatives are where the formula does not say it.
             primitive: the name of its primitive; None: its own name.
         """
-        self._describe(ufunc, ufunc.__name__, doc, primitive or ufunc.__name__, "fgrad.numpy")
+        self.slopes: tuple[str | None, ...] = slopes if isinstance(slopes, tuple) else (slopes,) * ufunc.nin
+        text = described(ufunc, doc, self.slopes, example, convention)
+        self._describe(ufunc, ufunc.__name__, text, primitive or ufunc.__name__, "fgrad.numpy")
         NUMPY[ufunc] = FUNCTIONS[ufunc.__name__] = self
 
     def _describe(self, ufunc: np.ufunc, name: str, doc: str, primitive: str, module: str) -> None:
@@ -236,6 +250,92 @@ class Ufunc:
         return getattr(self.ufunc, method)(*args, **kw)
 
 
+_OPERANDS = ("x", "y")
+_KINDS = {"?": "truth values", "i": "integers", "f": "floats", "c": "complex numbers"}
+_DOC = """{doc}
+
+Args:
+    {operands}: {what}.
+    out: array or Tensor for the result, of its shape.
+    where: truth values, where to compute; elsewhere the result is what `out` holds.
+    dtype: that of the computation and the result, if not the promoted one.
+    casting: what conversions are allowed, as in NumPy.
+    order: taken for NumPy's sake, as is `subok`.
+
+Returns:
+    {shape}: {dtype}.
+{errors}
+Derivative:
+    {derivative}.
+
+Differences from NumPy:
+    Without `out`, results that are Tensors are zero where `where` is false; NumPy leaves them undefined.
+
+Example:
+    >>> fnp.{name}({given})
+    {result}
+"""
+
+
+def described(
+    ufunc: np.ufunc, doc: str, slopes: tuple[str | None, ...], example: str, convention: str
+) -> str:
+    """Return the docstring of a universal function: what is its own, and what its loops tell."""
+    loops = [kinds.split("->") for kinds in ufunc.types if "O" not in kinds and not {*"mM"} & {*kinds}]
+    taken = [k for k in _KINDS if any(_kind(letters) == k for letters, _ in loops)]
+    given = {_kind(made) for _, made in loops}
+    missing = [word for k, word in _KINDS.items() if k not in taken and k in "fc"]
+    if given == {"?"}:
+        dtype = "truth values"
+    elif "i" not in taken:
+        dtype = "floats" + (" or complex numbers" if "c" in taken else "") + "; integers give floats"
+    elif not {"f", "c"} & given:
+        dtype = "integers"
+    else:
+        dtype = "the promoted dtype" if ufunc.nin > 1 else "the dtype of `x`"
+        dtype += ", of complex numbers that of their parts" if ufunc is np.absolute else ""
+    if len(set(slopes)) == 1 and slopes[0] is None:
+        derivative = f"None: the results are {dtype.partition(';')[0]}"
+    elif set(slopes) == {"0"}:
+        derivative = "Zero everywhere, at jumps too"
+    elif len(slopes) == 1:
+        derivative = f"`{slopes[0]}`"
+    else:
+        pairs = zip(_OPERANDS, slopes, strict=False)
+        derivative = "; ".join(f"in {x} " + (f"`{s}`" if s else "none") for x, s in pairs)
+        derivative = f"I{derivative[1:]}"
+    if ufunc.nout > 1:
+        derivative = convention[0].upper() + convention[1:]
+    elif convention:
+        derivative += f"; {convention}"
+    operands, result = example.split(" -> ")
+    errors = f"\nRaises:\n    TypeError: {' and '.join(missing)} are no operands.\n" if missing else ""
+    one = ufunc.nin == 1
+    return _DOC.format(
+        doc=doc,
+        operands="x" if one else "x, y",
+        what="array, number or Tensor" if one else "arrays, numbers or Tensors whose shapes broadcast",
+        shape=("Array" if ufunc.nout == 1 else "Two arrays")
+        + (" of the shape of `x`" if one else " of the shape to which both broadcast"),
+        dtype=dtype,
+        errors=errors,
+        derivative=derivative,
+        name=ufunc.__name__,
+        given=operands,
+        result=result,
+    )
+
+
+def _kind(letters: str) -> str:
+    """Return the greatest kind of some of NumPy's letters of dtypes."""
+    return next(k for k in "cfi?" if any(_KIND_OF[letter] == k for letter in letters))
+
+
+_KIND_OF = (
+    dict.fromkeys("FDG", "c") | dict.fromkeys("efdg", "f") | dict.fromkeys("bBhHiIlLqQ", "i") | {"?": "?"}
+)
+
+
 class Unary(Ufunc):
     """A universal function of one operand."""
 
@@ -284,17 +384,25 @@ class Paired(Ufunc):
     apply: Callable[..., tuple[Any, Any]]
 
     def __init__(
-        self, ufunc: np.ufunc, doc: str, apply: Callable[..., tuple[Any, Any]], primitive: str
+        self,
+        ufunc: np.ufunc,
+        doc: str,
+        slopes: str,
+        example: str,
+        apply: Callable[..., tuple[Any, Any]],
+        primitive: str,
     ) -> None:
         """Declare what answers for `ufunc`.
 
         Args:
             ufunc: NumPy's.
             doc: what it returns.
+            slopes: in words, of both results.
+            example: "operands -> results".
             apply: (*operands) -> both results.
             primitive: the name of the primitive of the first one.
         """
-        super().__init__(ufunc, doc, primitive)
+        super().__init__(ufunc, doc, None, example, slopes, primitive=primitive)
         self.apply = apply
 
     @overload

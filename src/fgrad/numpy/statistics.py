@@ -531,7 +531,7 @@ def cov(
         dtype: dtype of the result; None: at least double precision.
 
     Returns:
-        Matrix of covariances, of a single variable its variance without axes.
+        Array (k, k) of covariances of k variables; of a single variable its variance without axes.
 
     Raises:
         ValueError: more than two axes; a `ddof` that is no integer; negative weights.
@@ -600,7 +600,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
         dtype: dtype of the result; None: at least double precision.
 
     Returns:
-        Matrix of correlations in [-1, 1], of a single variable 1.
+        Array (k, k) of correlations of k variables, in [-1, 1]; of a single variable 1.
 
     Derivative:
         To every order.
