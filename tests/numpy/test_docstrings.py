@@ -145,3 +145,25 @@ def test_conventions_that_formulas_do_not_show():
 def test_pairs_say_what_both_results_have():
     assert {f.__name__ for f in UFUNCS if isinstance(f, Paired)} == {"modf", "frexp", "divmod"}
     assert all("Two arrays" in f.__doc__ for f in UFUNCS if isinstance(f, Paired))
+
+
+def test_each_method_of_a_tensor_says_what_it_does():
+    names = {name for name in dir(fg.Tensor) if not name.startswith("_")}
+    things = {name: inspect.getattr_static(fg.Tensor, name) for name in names}
+    silent = {name for name, thing in things.items() if not getattr(thing, "__doc__", None)}
+    assert not silent
+    assert {"argsort", "T", "shape", "sum", "to", "grad", "searchsorted"} <= names
+
+
+@pytest.mark.parametrize(
+    "path", ["fgrad", "fgrad.lax", "fgrad.nn", "fgrad.sparse", "fgrad.testing", "fgrad.tree"]
+)
+def test_each_function_of_other_modules_has_an_example(path):
+    module = import_module(path)
+    things = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+    functions = {
+        n: f for n, f in things.items() if inspect.isfunction(f) and f.__module__.startswith("fgrad")
+    }
+    assert functions
+    without = {name for name, f in functions.items() if ">>> " not in (f.__doc__ or "")}
+    assert without <= {"load_ipython_extension"}  # which IPython calls
