@@ -18,6 +18,7 @@ from tests import slow
 from tests.compiler.interpreting import kernels_in_python
 from tests.helpers import simulate_devices, unchecked
 
+import fgrad
 from fgrad.kernels.store import doubt
 
 settings.register_profile("fgrad", deadline=None, derandomize=True)  # a first call may compile
@@ -118,6 +119,12 @@ class Watchdog:
         """All tests ran."""
         faulthandler.cancel_dump_traceback_later()
         os.close(self.stderr)
+
+
+@pytest.fixture(autouse=True)
+def names_of_examples(doctest_namespace):
+    """Let examples name fgrad as all of its pages do."""
+    doctest_namespace.update(fg=fgrad, fnp=fgrad.numpy, np=np)
 
 
 @pytest.fixture
