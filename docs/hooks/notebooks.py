@@ -62,9 +62,9 @@ def _output(output: dict[str, Any]) -> str:
             # without blank lines, which would end the block
             body = "\n".join(line for line in "".join(data[kind]).splitlines() if line.strip())
             width = output["metadata"].get(kind, {}).get("width", "")  # on a page; the picture may have more
-            return f"<div>{form.format(body, width=width)}</div>"
+            return f'<div class="shown">{form.format(body, width=width)}</div>'
     return _text(data["text/plain"]) if "text/plain" in data else ""
 
 
 def _text(lines: Any) -> str:
-    return f"```text\n{''.join(lines)}\n```"
+    return f"```{{ .text .shown }}\n{''.join(lines)}\n```"
