@@ -18,6 +18,7 @@ from tests import slow
 from tests.compiler.interpreting import kernels_in_python
 from tests.helpers import simulate_devices, unchecked
 
+import fgrad
 from fgrad.kernels.store import doubt
 
 settings.register_profile("fgrad", deadline=None, derandomize=True)  # a first call may compile
@@ -62,7 +63,7 @@ def pytest_collection_modifyitems(items):
     """Mark the tests that a quick run leaves out, and the examples that `FGRAD_CHECK=1` refuses to run."""
     listed = slow.listed()
     for item in items:
-        if slow.function_of(item.nodeid) in listed:
+        if slow.is_slow(item.nodeid, listed):
             item.add_marker(pytest.mark.slow)
         if isinstance(item, pytest.DoctestItem) and "as_njit(" in item.dtest.docstring:
             item.add_marker(unchecked("as_njit is refused"))
@@ -118,6 +119,12 @@ class Watchdog:
         """All tests ran."""
         faulthandler.cancel_dump_traceback_later()
         os.close(self.stderr)
+
+
+@pytest.fixture(autouse=True)
+def names_of_examples(doctest_namespace):
+    """Let examples name fgrad as all of its pages do."""
+    doctest_namespace.update(fg=fgrad, fnp=fgrad.numpy, np=np)
 
 
 @pytest.fixture

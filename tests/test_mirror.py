@@ -64,6 +64,7 @@ TOGETHER = {
     "numpy/test_array_api": "numpy/namespace",
     "numpy/test_selection": "numpy/functional numpy/inplace",
     "numpy/test_shapes": "numpy/padding",
+    "test_types": "numpy/typing",
     "numpy/test_sharing": "numpy/views",
     "nn/test_convolution": "nn/geometry",
     "random/test_continuous": "random/sources",

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.stubs import stubs
 
 import fgrad
 
@@ -55,3 +56,8 @@ def test_pyright_refuses_what_is_wrong(tmp_path):
     found = json.loads(done.stdout)["generalDiagnostics"]
     lines = {d["range"]["start"]["line"] + 1 for d in found if d["severity"] == "error"}
     assert lines == WRONG, [d for d in found if d["range"]["start"]["line"] + 1 not in WRONG]
+
+
+def test_the_stubs_say_what_the_functions_are():
+    for path, text in stubs().items():
+        assert path.read_text("utf-8") == text, "python -m tests.stubs writes them again"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
+import textwrap
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,35 +17,35 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-# module -> its public names; None: its __all__, else all that it defines, and a package all that it gathers
-MODULES: dict[str, list[str] | None] = {
-    "fgrad": None,
-    "fgrad.numpy": None,
-    "fgrad.numpy.linalg": None,
-    "fgrad.numpy.fft": None,
-    "fgrad.nn": None,
-    "fgrad.optim": None,
-    "fgrad.lax": None,
-    "fgrad.random": None,
-    "fgrad.scipy.integrate": None,
-    "fgrad.scipy.interpolate": None,
-    "fgrad.scipy.linalg": None,
-    "fgrad.scipy.ndimage": None,
-    "fgrad.scipy.optimize": None,
-    "fgrad.scipy.signal": None,
-    "fgrad.scipy.sparse": None,
-    "fgrad.scipy.special": None,
-    "fgrad.scipy.stats": None,
-    "fgrad.sparse": None,
-    "fgrad.distributed": None,
-    "fgrad.viz": None,
-    "fgrad.extend": None,
-    "fgrad.debug": None,
-    "fgrad.testing": ["check_grads", "check_primitive"],
-    "fgrad.cache": ["info", "clear"],
-    "fgrad.tree": ["map", "leaves", "flatten", "unflatten", "structure"],
-    "fgrad.config": ["on_escape", "disable_jit"],
-}
+MODULES = (  # `dir` says what each offers
+    "fgrad",
+    "fgrad.numpy",
+    "fgrad.numpy.linalg",
+    "fgrad.numpy.fft",
+    "fgrad.nn",
+    "fgrad.optim",
+    "fgrad.lax",
+    "fgrad.random",
+    "fgrad.scipy.integrate",
+    "fgrad.scipy.interpolate",
+    "fgrad.scipy.linalg",
+    "fgrad.scipy.ndimage",
+    "fgrad.scipy.optimize",
+    "fgrad.scipy.signal",
+    "fgrad.scipy.sparse",
+    "fgrad.scipy.special",
+    "fgrad.scipy.stats",
+    "fgrad.sparse",
+    "fgrad.distributed",
+    "fgrad.viz",
+    "fgrad.extend",
+    "fgrad.debug",
+    "fgrad.testing",
+    "fgrad.cache",
+    "fgrad.tree",
+    "fgrad.config",
+)
+A_TO_Z = "reference/a_to_z.md"
 SPLIT = {"fgrad.numpy"}  # a page for each family: one would be too long
 TITLES = {  # sections of the page of fgrad, in this order; elsewhere the module's own name
     "fgrad.core.tensor": "Tensors",
@@ -69,11 +71,15 @@ TITLES = {  # sections of the page of fgrad, in this order; elsewhere the module
     "fgrad.tree": "Pytrees",
     "fgrad.errors": "Errors and warnings",
 }
-MEMBERS = {  # what users call; the rest is for the transformations
-    "fgrad.GradManager": [
-        *("attach", "detach", "attached_tensors"),
-        *("record", "backward", "after_backward", "release", "is_recording"),
-    ],
+TERMS = {"Args": "Parameters"}
+OPTIONS = {
+    "fgrad.GradManager": {  # what users call; the rest is for the transformations
+        "members": [
+            *("attach", "detach", "attached_tensors"),
+            *("record", "backward", "after_backward", "release", "is_recording"),
+        ]
+    },
+    "fgrad.Tensor": {"inherited_members": True},  # what an ndarray can do
 }
 
 
@@ -93,10 +99,10 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 @cache
 def _pages() -> dict[str, tuple[str, str]]:
     """Return for each page its title and its text."""
-    pages = {}
-    for path, chosen in MODULES.items():
+    pages = {A_TO_Z: ("A to Z", _index())}
+    for path in MODULES:
         module = import_module(path)
-        families = _families(module, chosen)
+        families = _families(module)
         if path in SPLIT:
             for family, names in families.items():
                 title = f"{path}: {_last(family)}"
@@ -112,19 +118,62 @@ def _pages() -> dict[str, tuple[str, str]]:
     return pages
 
 
+def _index() -> str:
+    """Return the page of all names: each with its first sentence, and a link to where it is described."""
+    letters: dict[str, list[str]] = defaultdict(list)
+    entries = [entry for path in MODULES for entry in _indexed(path)]
+    for name, text in sorted(entries, key=lambda entry: (entry[0].lower(), entry[1])):
+        letters[name[0].upper()].append(text)
+    head = "Every public name, with the first sentence of its description."
+    jumps = " ".join(f"[{letter}](#{letter.lower()})" for letter in letters)
+    parts = [f"## {letter}\n\n" + "\n".join(rows) for letter, rows in letters.items()]
+    return "\n\n".join(["# A to Z", head, jumps, *parts, ""])
+
+
+def _indexed(path: str) -> Iterator[tuple[str, str]]:
+    """Yield each name of a module that has a page, and its line in the index."""
+    module = import_module(path)
+    chosen = {}
+    for family, names in _families(module).items():
+        page = f"{path}.{_last(family)}.md" if path in SPLIT else f"{path}.md"
+        chosen |= {id(getattr(module, n)): (n, page) for n in names}
+    for name in dir(module):
+        thing = getattr(module, name)
+        if id(thing) in chosen and not name.startswith("_"):
+            main, page = chosen[id(thing)]
+            where = _anchor(path, main)
+            link = f"({page}#{where})" if _made(thing) else f"[{where}]"
+            yield name, f"- [`{name}`]{link} (`{path}`): {_first_sentence(thing)}"
+
+
+def _first_sentence(thing: Any) -> str:
+    """Return the first sentence of a docstring on one line."""
+    text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+    return re.split(r"(?<=[.:;])(?<!e\.g\.)(?<!i\.e\.) (?=[A-Z`])", text)[0].rstrip(":;")
+
+
+def _anchor(path: str, name: str) -> str:
+    """Return the anchor of a name on its page."""
+    where = f"{path}.{name}"
+    module = import_module(path)
+    if hasattr(module, "__path__") and not _made(getattr(module, name)) and find_spec(where):
+        return f"{where}.{name}"  # a module has the same name
+    return where
+
+
 def _page(title: str, module: ModuleType, path: str, names: Iterable[str]) -> str:
     return f"# {title}\n\n{inspect.getdoc(module)}\n\n{_entries(path, names, 2)}\n"
 
 
-def _families(module: ModuleType, chosen: list[str] | None) -> dict[str, list[str]]:
+def _families(module: ModuleType) -> dict[str, list[str]]:
     """Return the public names of a module by family; one of several names for an object."""
-    names = chosen or getattr(module, "__all__", None) or [n for n in dir(module) if _public(module, n)]
+    names = [n for n in dir(module) if _public(module, n)]
     families: dict[str, dict[int, str]] = defaultdict(dict)
     for name in sorted(names):
         thing = getattr(module, name)
         if not getattr(thing, "__module__", "").startswith("fgrad"):  # NumPy's own
             continue
-        family = module.__name__ if chosen or hasattr(module, "__all__") else thing.__module__
+        family = module.__name__ if hasattr(module, "__all__") else thing.__module__
         if family == "fgrad.numpy":  # ufuncs call themselves so
             family = "fgrad.numpy.elementwise"
         if module.__name__ == "fgrad":
@@ -140,32 +189,52 @@ def _families(module: ModuleType, chosen: list[str] | None) -> dict[str, list[st
 def _public(module: ModuleType, name: str) -> bool:
     thing = getattr(module, name)
     where = getattr(thing, "__module__", None) or ""
-    if name.startswith("_") or not callable(thing) or not where.startswith("fgrad"):
-        return False
-    return hasattr(module, "__path__") or where == module.__name__
+    return not name.startswith("_") and callable(thing) and where.startswith("fgrad")
 
 
 def _entries(path: str, names: Iterable[str], level: int) -> str:
-    """Return a directive for each name; what is made by a call, and has no `def`, is a row of a table."""
+    """Return a directive for each name; what is made by a call, and has no `def`, is described here."""
     module = import_module(path)
-    rows, entries = [], []
+    entries = []
     for name in names:
         thing = getattr(module, name)
         same = {n for n in dir(module) if getattr(module, n) is thing and not n.startswith("_")}
         also = sorted(same - {name})
+        note = f"Also: {', '.join(f'`{n}`' for n in also)}.\n\n" if also else ""
+        where = _anchor(path, name)
         if _made(thing):
-            spelled = ", ".join(f"`{n}`" for n in [name, *also])
-            doc = " ".join((inspect.getdoc(thing) or "").split()).replace("|", "\\|")
-            rows.append(f"| {spelled} | {doc} |")
+            heading = f"{'#' * level} `{name}` {{ #{where} }}"
+            entries.append(f"{heading}\n\n{_signature(name, thing)}{_described(thing)}\n\n{note}")
         else:
-            note = f"Also: {', '.join(f'`{n}`' for n in also)}.\n\n" if also else ""
-            where = f"{path}.{name}"
-            if hasattr(module, "__path__") and find_spec(where):  # a module has the same name
-                where = f"{where}.{name}"
-            options = {"heading_level": level} | ({"members": MEMBERS[where]} if where in MEMBERS else {})
+            options = {"heading_level": level} | OPTIONS.get(where, {})
             entries.append(f"::: {where}\n    options: {json.dumps(options)}\n\n{note}")
-    table = "| name | what it returns |\n|---|---|\n" + "\n".join(rows) + "\n\n" if rows else ""
-    return table + "\n\n".join(entries)
+    return "\n\n".join(entries)
+
+
+def _signature(name: str, thing: Any) -> str:
+    """Return how a thing is called, as a block of code; nothing where it does not say so."""
+    try:
+        return f"```python\n{name}{inspect.signature(thing)}\n```\n\n"
+    except (TypeError, ValueError):
+        return ""
+
+
+def _described(thing: Any) -> str:
+    """Return a docstring of the Google style as Markdown."""
+    parts = []
+    for part in re.split(r"\n\n(?=[A-Z][A-Za-z ]*:\n)", inspect.getdoc(thing) or ""):
+        title, _, body = part.partition(":\n")
+        if not re.fullmatch(r"[A-Z][A-Za-z ]*", title):
+            parts.append(part)
+        elif title == "Example":
+            parts.append(f"**Example:**\n\n```python\n{textwrap.dedent(body).rstrip()}\n```")
+        elif title in {"Args", "Raises", "Attributes"}:
+            rows = re.findall(r"^(\S[^:\n]*): ((?:.|\n(?= ))*)", textwrap.dedent(body), re.MULTILINE)
+            lines = [f"- `{term}`: {' '.join(text.split())}" for term, text in rows]
+            parts.append("\n".join([f"**{TERMS.get(title, title)}:**", "", *lines]))
+        else:
+            parts.append(f"**{title}:** {' '.join(body.split())}")
+    return "\n\n".join(parts)
 
 
 def _made(thing: Any) -> bool:

@@ -12,6 +12,10 @@ from typing import NamedTuple
 from fgrad import config
 from fgrad.blocks import suppress
 from fgrad.kernels import store
+from fgrad.names import offers as _offers
+
+__all__ = ["Info", "clear", "info"]
+__dir__ = _offers(globals())
 
 
 class Info(NamedTuple):

@@ -9,6 +9,10 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal, get_args
 
 from fgrad.blocks import Setting
+from fgrad.names import offers as _offers
+
+__all__ = ["disable_jit", "on_escape"]
+__dir__ = _offers(globals())
 
 if TYPE_CHECKING:
     from pathlib import Path

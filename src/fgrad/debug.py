@@ -13,8 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fgrad.core.trace import current, note_call, user_line
+from fgrad.names import offers as _offers
 from fgrad.transforms.callbacks import look
 from fgrad.transforms.stage import Stage
+
+__all__ = ["breakpoint", "callback", "print"]
+__dir__ = _offers(globals())
 
 
 def callback(f: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs: Any) -> None:

@@ -2,6 +2,26 @@
 
 from __future__ import annotations
 
+from fgrad.names import offers as _offers
+
+__all__ = [
+    "BrokenContractError",
+    "CacheWarning",
+    "EscapeWarning",
+    "EscapedTensorError",
+    "NoGradientWarning",
+    "NoValueError",
+    "NonFiniteError",
+    "NotLinearError",
+    "RankError",
+    "RankMismatchError",
+    "RankTimeoutError",
+    "RetraceWarning",
+    "UnsolvedWarning",
+    "UnusedArgumentError",
+]
+__dir__ = _offers(globals())
+
 
 class EscapedTensorError(RuntimeError):
     """A tensor of a `vmap`, `make_graph` or other transformation was used after the transformation ended."""

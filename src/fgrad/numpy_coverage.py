@@ -272,11 +272,11 @@ def _of_random(name: str) -> Entry:
 def _of_special() -> Iterator[Entry]:
     theirs, mine = import_module("scipy.special"), import_module("fgrad.scipy.special")
     constants = import_module("fgrad.scipy.special.primitives").constants
-    for name in sorted(mine.RULES | {name for name, f in vars(theirs).items() if isinstance(f, np.ufunc)}):
+    for name in sorted(mine._RULES | {name for name, f in vars(theirs).items() if isinstance(f, np.ufunc)}):
         f, g, full = getattr(theirs, name), getattr(mine, name), SPECIAL[1] + name
         call = CALLS.get(full) or _with_constants(getattr(f, "nin", 1), constants(f.__name__))
         ways = {
-            "fgrad": name in mine.RULES and _takes_tensors(call, g),
+            "fgrad": name in mine._RULES and _takes_tensors(call, g),
             "numpy": not _is_lost(call, f) and _takes_tensors(call, f),
         }
         yield _probed(full, call, g, ways)

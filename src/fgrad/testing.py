@@ -12,10 +12,14 @@ from fgrad import tree
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import PRIMITIVES, Primitive
 from fgrad.core.tensor import Tensor, bind, tensor
+from fgrad.names import offers as _offers
 from fgrad.transforms.forward import jvp
 from fgrad.transforms.reverse import vjp
 from fgrad.transforms.stage import make_graph
 from fgrad.transforms.vmap import vmap
+
+__all__ = ["check_grads", "check_primitive"]
+__dir__ = _offers(globals())
 
 MODES = {"fwd": "forward", "rev": "reverse"}
 EXAMPLES = 3  # along the axis that vmap adds

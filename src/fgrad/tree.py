@@ -12,6 +12,18 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from fgrad.locks import survive_forks
+from fgrad.names import offers as _offers
+
+__all__ = [
+    "flatten",
+    "leaves",
+    "map",
+    "register_pytree_node",
+    "register_pytree_node_class",
+    "structure",
+    "unflatten",
+]
+__dir__ = _offers(globals())
 
 NAMESPACE = "fgrad"
 MANY = 4096
@@ -62,7 +74,12 @@ def declare_leaf(cls: type) -> None:
 
 
 def flatten(x: Any) -> tuple[list[Any], Any]:
-    """Return the leaves of `x` and its structure; None is a container without leaves."""
+    """Return the leaves of `x` and its structure; None is a container without leaves.
+
+    Example:
+        >>> fg.tree.flatten({"a": 1.0, "b": [2.0, 3.0]})[0]
+        [1.0, 2.0, 3.0]
+    """
     if x.__class__ in _LEAVES:
         return [x], LEAF
     survive_forks()  # another thread may fork meanwhile
@@ -90,22 +107,43 @@ def paths(structure: Any) -> list[str]:
 
 
 def unflatten(structure: Any, leaves: Iterable[Any]) -> Any:
-    """Return the tree of `structure` with `leaves`."""
+    """Return the tree of `structure` with `leaves`.
+
+    Example:
+        >>> leaves, structure = fg.tree.flatten({"a": 1.0, "b": [2.0, 3.0]})
+        >>> fg.tree.unflatten(structure, [10.0 * x for x in leaves])
+        {'a': 10.0, 'b': [20.0, 30.0]}
+    """
     return structure.unflatten(leaves)
 
 
 def leaves(x: Any) -> list[Any]:
-    """Return the leaves of `x`."""
+    """Return the leaves of `x`.
+
+    Example:
+        >>> fg.tree.leaves({"a": 1.0, "b": [2.0, 3.0]})
+        [1.0, 2.0, 3.0]
+    """
     return flatten(x)[0]
 
 
 def structure(x: Any) -> Any:
-    """Return the structure of `x`."""
+    """Return the structure of `x`.
+
+    Example:
+        >>> fg.tree.structure([1.0]) == fg.tree.structure([2.0])
+        True
+    """
     return flatten(x)[1]
 
 
 def map(f: Callable[..., Any], x: Any, *rest: Any) -> Any:
-    """Return `x` with each leaf replaced by `f` of it and of the leaves of `rest` at the same place."""
+    """Return `x` with each leaf replaced by `f` of it and of the leaves of `rest` at the same place.
+
+    Example:
+        >>> fg.tree.map(lambda x, y: x + y, {"a": 1.0}, {"a": 2.0})
+        {'a': 3.0}
+    """
     first, shape = flatten(x)
     others = []
     for r in rest:
@@ -167,14 +205,37 @@ def broadcast_prefix(prefix: Any, x: Any) -> list[Any]:
 def register_pytree_node(
     cls: type, flatten: Callable[[Any], tuple[Iterable[Any], Any]], unflatten: Callable[[Any, Any], Any]
 ) -> None:
-    """Make instances of `cls` containers: `flatten(x) = (children, aux)`, `unflatten(aux, children) = x`."""
+    """Make instances of `cls` containers: `flatten(x) = (children, aux)`, `unflatten(aux, children) = x`.
+
+    Example:
+        >>> class Pair:
+        ...     def __init__(self, a, b):
+        ...         self.a, self.b = a, b
+        >>> fg.register_pytree_node(Pair, lambda p: ((p.a, p.b), None), lambda _, parts: Pair(*parts))
+        >>> fg.grad(lambda p: p.a * p.b)(Pair(2.0, 3.0)).a
+        np.float64(3.0)
+    """
     import optree  # noqa: PLC0415 -- late, as in flatten
 
     optree.register_pytree_node(cls, flatten, unflatten, namespace=NAMESPACE)
 
 
 def register_pytree_node_class(cls: type[C]) -> type[C]:
-    """Register a class that has `tree_flatten(self)` and `tree_unflatten(cls, aux, children)`."""
+    """Register a class that has `tree_flatten(self)` and `tree_unflatten(cls, aux, children)`.
+
+    Example:
+        >>> @fg.register_pytree_node_class
+        ... class Point:
+        ...     def __init__(self, x):
+        ...         self.x = x
+        ...     def tree_flatten(self):
+        ...         return (self.x,), None
+        ...     @classmethod
+        ...     def tree_unflatten(cls, _, children):
+        ...         return cls(*children)
+        >>> fg.grad(lambda p: p.x**2)(Point(3.0)).x
+        np.float64(6.0)
+    """
     register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)
     return cls
 

@@ -58,7 +58,7 @@ CASES = [
         "empty": E, "wrong": (C, 3)})),
 ]  # fmt: skip
 
-NAMES = {f.__name__ for f in vars(fnp.fft).values() if inspect.isfunction(f) and hasattr(np.fft, f.__name__)}
+NAMES = set(fnp.fft.__all__)
 
 
 @grouped("case", CASES, "name", quick=4)

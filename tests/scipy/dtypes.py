@@ -47,7 +47,7 @@ def add(name: str, f: Callable[..., Any], *inputs: Any, kinds: Any = None, ulps:
     CALLS.append(Call(name, f, inputs, given, ulps=ulps, narrow=True, modes=MODES))
 
 
-for name in sorted(fgrad.scipy.special.RULES):
+for name in sorted(fgrad.scipy.special._RULES):
     f = getattr(scipy.special, name)
     n = f.nin if isinstance(f, numpy.ufunc) else 0
     call = lambda sp, *xs, name=name: getattr(sp.special, name)(*xs)

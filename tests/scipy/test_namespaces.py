@@ -14,7 +14,7 @@ import itertools, json, warnings
 import numpy as np
 import fgrad as fg
 from scipy import special, stats
-from fgrad.scipy.special import RULES
+from fgrad.scipy.special import _RULES
 
 warnings.simplefilter("ignore")
 X, OTHER = np.array([0.4, 0.7]), np.array([0.3, 0.6])
@@ -34,7 +34,7 @@ def total(out):
     return sum(np.sum(np.real(y)) for y in (out if isinstance(out, tuple) else (out,)))
 
 
-for name in sorted(RULES):
+for name in sorted(_RULES):
     f = getattr(special, name)
     n = getattr(getattr(f, "__wrapped__", f), "nin", 0)
     for i, (kind, fixed) in itertools.product(range(n), FIXED.items()):

@@ -108,6 +108,11 @@ def load(data: bytes, *, max_bytes: int | None = MAX_BYTES) -> Loaded:
         ValueError: the bytes are no stored program, of another version, truncated, altered, or say what no
             program says; the program needs more memory than `max_bytes`, or has an operation of
             `fgrad.extend` that is not declared here.
+
+    Example:
+        >>> stored = fg.export(lambda x: 2 * x, np.ones(2))
+        >>> fg.load(stored)(np.array([1.0, 2.0]))
+        array([2., 4.])
     """
     if not isinstance(data, bytes | bytearray | memoryview):
         raise TypeError(f"load takes the bytes that fgrad.export returned, not {type(data).__name__}")

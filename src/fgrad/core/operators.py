@@ -129,37 +129,61 @@ class Operators:
     def __invert__(self) -> Tensor: return OPERATORS["invert"](self)
 
     @property
-    def shape(self) -> tuple[int, ...]: return self._value.shape
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of the axes; known under `jit` and `vmap`. Assigning to it reshapes this handle."""
+        return self._value.shape
     @shape.setter
     def shape(self, lengths: Any) -> None: FUNCTIONS["set_shape"](self, lengths)
     @property
-    def dtype(self) -> np.dtype[Any]: return self._value.dtype
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the elements; known under `jit` and `vmap`."""
+        return self._value.dtype
     @property
-    def ndim(self) -> int: return self._value.ndim
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self._value.ndim
     @property
-    def size(self) -> int: return math.prod(self._value.shape)
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self._value.shape)
     @property
-    def itemsize(self) -> int: return self.dtype.itemsize
+    def itemsize(self) -> int:
+        """The bytes of one element."""
+        return self.dtype.itemsize
     @property
-    def nbytes(self) -> int: return self.size * self.itemsize
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return self.size * self.itemsize
     @property
-    def T(self) -> Tensor: return FUNCTIONS["transpose"](self)  # noqa: N802 -- NumPy's name
+    def T(self) -> Tensor:  # noqa: N802 -- NumPy's name
+        """The axes reversed, a view: `fgrad.numpy.transpose`."""
+        return FUNCTIONS["transpose"](self)
     @property
-    def mT(self) -> Tensor: return FUNCTIONS["matrix_transpose"](self)  # noqa: N802 -- NumPy's name
+    def mT(self) -> Tensor:  # noqa: N802 -- NumPy's name
+        """The last two axes swapped, a view: `fgrad.numpy.matrix_transpose`."""
+        return FUNCTIONS["matrix_transpose"](self)
     @property
-    def real(self) -> Tensor: return FUNCTIONS["real"](self)
+    def real(self) -> Tensor:
+        """The real parts, a view that can be written to: `fgrad.numpy.real`."""
+        return FUNCTIONS["real"](self)
     @real.setter
     def real(self, value: Any) -> None: FUNCTIONS["real"](self)[...] = value
     @property
-    def imag(self) -> Tensor: return FUNCTIONS["imag"](self)
+    def imag(self) -> Tensor:
+        """The imaginary parts: `fgrad.numpy.imag`. Those of a complex Tensor can be written to."""
+        return FUNCTIONS["imag"](self)
     @imag.setter
     def imag(self, value: Any) -> None: FUNCTIONS["set_imag"](self, value)
     @property
-    def flat(self) -> Any: return FUNCTIONS["flat"](self)
+    def flat(self) -> Any:
+        """The elements in C order, by position: `t.flat[3]`, `t.flat[1:] = 0.0`."""
+        return FUNCTIONS["flat"](self)
     @flat.setter
     def flat(self, value: Any) -> None: FUNCTIONS["flat"](self)[:] = value
     @property
-    def device(self) -> str: return device_of(self)
+    def device(self) -> str:
+        """Where the elements are: "cpu", "cuda", "cuda:1"."""
+        return device_of(self)
 
     def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]: return self // other, self % other
     def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]: return other // self, other % self
@@ -167,46 +191,160 @@ class Operators:
     def __setitem__(self, index: Any, value: Any) -> None: FUNCTIONS["setitem"](self, index, value)
     def __delitem__(self, index: Any) -> None: raise ValueError("cannot delete elements of a Tensor; use fgrad.numpy.delete, which returns a new one")
     def __contains__(self, item: Any) -> bool: return bool((self == item).any())
-
-    def all(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["all"](self, axis, **kw)
-    def any(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["any"](self, axis, **kw)
-    def argmax(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["argmax"](self, axis, **kw)
-    def argmin(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["argmin"](self, axis, **kw)
-    def argpartition(self, kth: Any, axis: Any = -1, **kw: Any) -> Tensor: return FUNCTIONS["argpartition"](self, kth, axis, **kw)
-    def argsort(self, axis: Any = -1, **kw: Any) -> Tensor: return FUNCTIONS["argsort"](self, axis, **kw)
-    def astype(self, dtype: Any, **kw: Any) -> Tensor: return FUNCTIONS["astype"](self, dtype, **kw)
-    def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Tensor: return FUNCTIONS["choose"](self, choices, out, mode)
-    def clip(self, min: Any = None, max: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["clip"](self, min, max, **kw)
-    def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Tensor: return FUNCTIONS["compress"](condition, self, axis, out)
-    def conj(self) -> Tensor: return FUNCTIONS["conjugate"](self) if self.dtype.kind == "c" else self  # type: ignore[return-value]
-    def conjugate(self) -> Tensor: return self.conj()
-    def copy(self, order: Any = "C") -> Tensor: return FUNCTIONS["copied"](self, order)
-    def __copy__(self) -> Tensor: return FUNCTIONS["copied"](self, "K")
-    def cumprod(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["cumprod"](self, axis, **kw)
-    def cumsum(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["cumsum"](self, axis, **kw)
-    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor: return FUNCTIONS["diagonal"](self, offset, axis1, axis2)
-    def dot(self, b: Any, out: Any = None) -> Tensor: return FUNCTIONS["dot"](self, b, out)
-    def flatten(self, order: Any = "C") -> Tensor: return FUNCTIONS["flatten"](self, order)
-    def max(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["max"](self, axis, **kw)
-    def mean(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["mean"](self, axis, **kw)
-    def min(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["min"](self, axis, **kw)
-    def nonzero(self) -> tuple[Tensor, ...]: return tuple(FUNCTIONS["nonzero"](self))
-    def prod(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["prod"](self, axis, **kw)
-    def ptp(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["ptp"](self, axis, **kw)
-    def put(self, indices: Any, values: Any, mode: str = "raise") -> None: FUNCTIONS["put"](self, indices, values, mode)
-    def ravel(self, order: Any = "C") -> Tensor: return FUNCTIONS["ravel"](self, order)
-    def repeat(self, repeats: Any, axis: Any = None) -> Tensor: return FUNCTIONS["repeat"](self, repeats, axis)
-    def resize(self, *new_shape: Any, refcheck: bool = True) -> None: FUNCTIONS["resize_in_place"](self, *new_shape)
-    def round(self, decimals: int = 0, out: Any = None) -> Tensor: return FUNCTIONS["round"](self, decimals, out)
-    def searchsorted(self, v: Any, side: Any = "left", sorter: Any = None) -> Tensor: return FUNCTIONS["searchsorted"](self, v, side, sorter)
-    def squeeze(self, axis: Any = None) -> Tensor: return FUNCTIONS["squeeze"](self, axis)
-    def std(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["std"](self, axis, **kw)
-    def sum(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["sum"](self, axis, **kw)
-    def swapaxes(self, axis1: int, axis2: int) -> Tensor: return FUNCTIONS["swapaxes"](self, axis1, axis2)
-    def take(self, indices: Any, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["take"](self, indices, axis, **kw)
-    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Tensor: return FUNCTIONS["trace"](self, offset, axis1, axis2, dtype, out)
-    def var(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["var"](self, axis, **kw)
     # fmt: on
+
+    def all(self, axis: Any = None, **kw: Any) -> Tensor:
+        """Return whether every element is nonzero, over axes: `fgrad.numpy.all`."""
+        return FUNCTIONS["all"](self, axis, **kw)
+
+    def any(self, axis: Any = None, **kw: Any) -> Tensor:
+        """Return whether some element is nonzero, over axes: `fgrad.numpy.any`."""
+        return FUNCTIONS["any"](self, axis, **kw)
+
+    def argmax(self, axis: Any = None, **kw: Any) -> Tensor:
+        """Return the index of the first greatest element, an integer: `fgrad.numpy.argmax`."""
+        return FUNCTIONS["argmax"](self, axis, **kw)
+
+    def argmin(self, axis: Any = None, **kw: Any) -> Tensor:
+        """Return the index of the first smallest element, an integer: `fgrad.numpy.argmin`."""
+        return FUNCTIONS["argmin"](self, axis, **kw)
+
+    def argpartition(self, kth: Any, axis: Any = -1, **kw: Any) -> Tensor:
+        """Return the indices that partition along an axis: `fgrad.numpy.argpartition`."""
+        return FUNCTIONS["argpartition"](self, kth, axis, **kw)
+
+    def argsort(self, axis: Any = -1, **kw: Any) -> Tensor:
+        """Return the indices that sort along an axis: `fgrad.numpy.argsort`."""
+        return FUNCTIONS["argsort"](self, axis, **kw)
+
+    def astype(self, dtype: Any, **kw: Any) -> Tensor:
+        """Return the elements as `dtype`; integers have no gradient: `fgrad.numpy.astype`."""
+        return FUNCTIONS["astype"](self, dtype, **kw)
+
+    def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Tensor:
+        """Return for every position the element of the choice that this one counts: `fgrad.numpy.choose`."""
+        return FUNCTIONS["choose"](self, choices, out, mode)
+
+    def clip(self, min: Any = None, max: Any = None, **kw: Any) -> Tensor:
+        """Return the elements limited to [min, max]; at a limit the slope is 0.5: `fgrad.numpy.clip`."""
+        return FUNCTIONS["clip"](self, min, max, **kw)
+
+    def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Tensor:
+        """Return the slices along an axis for which the condition holds: `fgrad.numpy.compress`."""
+        return FUNCTIONS["compress"](condition, self, axis, out)
+
+    def conj(self) -> Tensor:
+        """Return the complex conjugate, of real elements the Tensor itself: `fgrad.numpy.conjugate`."""
+        return FUNCTIONS["conjugate"](self) if self.dtype.kind == "c" else self  # type: ignore[return-value]
+
+    def conjugate(self) -> Tensor:
+        """Return what `conj` does."""
+        return self.conj()
+
+    def copy(self, order: Any = "C") -> Tensor:
+        """Return a Tensor of its own on the value; derivatives flow through."""
+        return FUNCTIONS["copied"](self, order)
+
+    def __copy__(self) -> Tensor:
+        return FUNCTIONS["copied"](self, "K")
+
+    def cumprod(self, axis: Any = None, **kw: Any) -> Tensor:
+        """Return the products of the elements up to each position along an axis: `fgrad.numpy.cumprod`."""
+        return FUNCTIONS["cumprod"](self, axis, **kw)
+
+    def cumsum(self, axis: Any = None, **kw: Any) -> Tensor:
+        """Return the sums of the elements up to each position along an axis: `fgrad.numpy.cumsum`."""
+        return FUNCTIONS["cumsum"](self, axis, **kw)
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+        """Return the diagonal of a plane, as a new last axis, a view: `fgrad.numpy.diagonal`."""
+        return FUNCTIONS["diagonal"](self, offset, axis1, axis2)
+
+    def dot(self, b: Any, out: Any = None) -> Tensor:
+        """Return the sum product of the last axis with the last but one of `b`: `fgrad.numpy.dot`."""
+        return FUNCTIONS["dot"](self, b, out)
+
+    def flatten(self, order: Any = "C") -> Tensor:
+        """Return the elements as a vector that shares memory with nothing; derivatives flow through."""
+        return FUNCTIONS["flatten"](self, order)
+
+    def max(self, axis: Any = None, **kw: Any) -> Tensor:
+        """Return the greatest element over axes; ties share the gradient equally: `fgrad.numpy.max`."""
+        return FUNCTIONS["max"](self, axis, **kw)
+
+    def mean(self, axis: Any = None, **kw: Any) -> Tensor:
+        """Return the arithmetic mean over axes: `fgrad.numpy.mean`."""
+        return FUNCTIONS["mean"](self, axis, **kw)
+
+    def min(self, axis: Any = None, **kw: Any) -> Tensor:
+        """Return the smallest element over axes; ties share the gradient equally: `fgrad.numpy.min`."""
+        return FUNCTIONS["min"](self, axis, **kw)
+
+    def nonzero(self) -> tuple[Tensor, ...]:
+        """Return the indices of the nonzero elements, a vector of integers per axis: `fgrad.numpy.nonzero`."""
+        return tuple(FUNCTIONS["nonzero"](self))
+
+    def prod(self, axis: Any = None, **kw: Any) -> Tensor:
+        """Return the product over axes: `fgrad.numpy.prod`."""
+        return FUNCTIONS["prod"](self, axis, **kw)
+
+    def ptp(self, axis: Any = None, **kw: Any) -> Tensor:
+        """Return the greatest minus the smallest element over axes: `fgrad.numpy.ptp`."""
+        return FUNCTIONS["ptp"](self, axis, **kw)
+
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+        """Write values to indices of the flattened elements: `fgrad.numpy.put`."""
+        FUNCTIONS["put"](self, indices, values, mode)
+
+    def ravel(self, order: Any = "C") -> Tensor:
+        """Return the elements as a vector, a view: `fgrad.numpy.ravel`."""
+        return FUNCTIONS["ravel"](self, order)
+
+    def repeat(self, repeats: Any, axis: Any = None) -> Tensor:
+        """Return each element along an axis repeated: `fgrad.numpy.repeat`."""
+        return FUNCTIONS["repeat"](self, repeats, axis)
+
+    def resize(self, *new_shape: Any, refcheck: bool = True) -> None:
+        """Change the shape in place; elements that are new are zero."""
+        FUNCTIONS["resize_in_place"](self, *new_shape)
+
+    def round(self, decimals: int = 0, out: Any = None) -> Tensor:
+        """Return the elements rounded to a number of decimals; the slope is zero: `fgrad.numpy.round`."""
+        return FUNCTIONS["round"](self, decimals, out)
+
+    def searchsorted(self, v: Any, side: Any = "left", sorter: Any = None) -> Tensor:
+        """Return where `v` would be inserted to keep this sorted vector sorted: `fgrad.numpy.searchsorted`."""
+        return FUNCTIONS["searchsorted"](self, v, side, sorter)
+
+    def squeeze(self, axis: Any = None) -> Tensor:
+        """Return the elements without axes of length one, a view: `fgrad.numpy.squeeze`."""
+        return FUNCTIONS["squeeze"](self, axis)
+
+    def std(self, axis: Any = None, **kw: Any) -> Tensor:
+        """Return the standard deviation over axes; its slope at zero is zero: `fgrad.numpy.std`."""
+        return FUNCTIONS["std"](self, axis, **kw)
+
+    def sum(self, axis: Any = None, **kw: Any) -> Tensor:
+        """Return the sum over axes: `fgrad.numpy.sum`."""
+        return FUNCTIONS["sum"](self, axis, **kw)
+
+    def swapaxes(self, axis1: int, axis2: int) -> Tensor:
+        """Return two axes swapped, a view: `fgrad.numpy.swapaxes`."""
+        return FUNCTIONS["swapaxes"](self, axis1, axis2)
+
+    def take(self, indices: Any, axis: Any = None, **kw: Any) -> Tensor:
+        """Return the elements at indices along an axis: `fgrad.numpy.take`."""
+        return FUNCTIONS["take"](self, indices, axis, **kw)
+
+    def trace(
+        self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+    ) -> Tensor:
+        """Return the sums along the diagonals of planes: `fgrad.numpy.trace`."""
+        return FUNCTIONS["trace"](self, offset, axis1, axis2, dtype, out)
+
+    def var(self, axis: Any = None, **kw: Any) -> Tensor:
+        """Return the variance over axes, with divisor n - ddof: `fgrad.numpy.var`."""
+        return FUNCTIONS["var"](self, axis, **kw)
 
     def reshape(self, *shape: Any, **kw: Any) -> Tensor:
         """Return the same elements in `shape`, given as a tuple or as separate integers."""

@@ -70,6 +70,12 @@ class Tensor(Operators):
     work as on an `ndarray`. `x[i] = v` and `x += v` give a new value to this handle and to every other that
     would share its memory in NumPy: `x[0]`, `x.T`, `x.ravel()` and similar are views. Recordings keep the
     values from before. Make one with `fgrad.tensor`.
+
+    Example:
+        >>> x = fg.tensor([1.0, 2.0])
+        >>> x[0] = 5.0
+        >>> x * 2
+        Tensor([10.,  4.])
     """
 
     __slots__ = ("__weakref__", "_base", "_grad", "_nodes", "_value", "_viewers")

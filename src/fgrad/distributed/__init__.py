@@ -22,6 +22,7 @@ from fgrad.distributed.world import World as World
 from fgrad.distributed.world import init as init
 from fgrad.distributed.world import simulate as simulate
 from fgrad.distributed.world import world as world
+from fgrad.names import offers as _offers
 
 if TYPE_CHECKING:
     from fgrad.distributed.checkpoints import restore as restore
@@ -32,3 +33,6 @@ def __getattr__(name: str) -> Any:
     if name not in ("restore", "save"):
         raise AttributeError(f"module 'fgrad.distributed' has no attribute {name!r}")
     return getattr(import_module("fgrad.distributed.checkpoints"), name)  # late: files are those of `archive`
+
+
+__dir__ = _offers(globals(), "restore", "save")

@@ -22,6 +22,7 @@ from fgrad.core.stored import PLAIN
 from fgrad.core.tensor import Tensor, bind
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, Operand, apply, postorder, var, variables
+from fgrad.names import offers as _offers
 from fgrad.numpy.arrays import as_value
 from fgrad.ops.elementwise import composed, declare_body, floating
 from fgrad.ops.linear import convert
@@ -403,3 +404,6 @@ def linear(
     operation.__doc__ = f"Return the linear operation `{name}` of an array, Tensor or number."
     operation.primitive = operation.row = primitive  # type: ignore[attr-defined]  # `row`: its former name
     return operation
+
+
+__dir__ = _offers(globals())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,9 +20,10 @@ from fgrad.ops.linear import convert
 from fgrad.transforms.stage import SAMPLE, common_type, number_type, staged, staging, weakened
 
 Fun = Callable[..., Any]
+R = TypeVar("R")
 
 
-def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
+def cond(pred: Any, true_fun: Callable[..., R], false_fun: Callable[..., R], *operands: Any) -> R:
     """Return `true_fun(*operands)` if `pred` is true, else `false_fun(*operands)`.
 
     Where `pred` is known, only one branch runs. Where it differs between the examples of a batch, both run,
@@ -46,11 +47,11 @@ def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
     if isinstance(pred, Tensor) or staging():
         index = convert(pred != 0, np.dtype(int)) if isinstance(pred, Tensor) else np.asarray(int(bool(pred)))
         choice = _staged_switch if staging() else _mapped_switch
-        return choice(index, (false_fun, true_fun), operands, "cond")
+        return choice(index, (false_fun, true_fun), operands, "cond")  # type: ignore[no-any-return]
     return true_fun(*operands) if pred else false_fun(*operands)
 
 
-def switch(index: Any, branches: Sequence[Fun], *operands: Any) -> Any:
+def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any) -> R:
     """Return `branches[index](*operands)`, with `index` clipped to the branches there are.
 
     Args:
@@ -76,7 +77,7 @@ def switch(index: Any, branches: Sequence[Fun], *operands: Any) -> Any:
     if isinstance(index, Tensor) or staging():
         known = index if isinstance(index, Tensor) else np.asarray(int(index))
         choice = _staged_switch if staging() else _mapped_switch
-        return choice(known, tuple(branches), operands, "switch")
+        return choice(known, tuple(branches), operands, "switch")  # type: ignore[no-any-return]
     return branches[min(max(int(index), 0), last)](*operands)
 
 

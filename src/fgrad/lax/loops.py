@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,9 +19,10 @@ from fgrad.numpy.indexing import pick
 from fgrad.transforms.stage import staged, staging, weakened
 
 Fun = Callable[..., Any]
+C = TypeVar("C")  # a carry
 
 
-def while_loop(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
+def while_loop(cond_fun: Callable[[C], Any], body_fun: Callable[[C], C], init_val: C) -> C:
     """Return `init_val` after `body_fun` was applied to it as long as `cond_fun` of it is true.
 
     Reverse mode works for any number of steps: every step is recorded. In a batch the loop runs until every
@@ -40,7 +41,7 @@ def while_loop(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
         6561.0
     """
     if staging():
-        return _staged_while(cond_fun, body_fun, init_val)
+        return _staged_while(cond_fun, body_fun, init_val)  # type: ignore[no-any-return]
     carry = Carry("while_loop", body_fun, init_val)
     value = init_val
     step = _Step(body_fun)
@@ -100,12 +101,12 @@ def _staged_while(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
 def fori_loop(
     lower: Any,
     upper: Any,
-    body_fun: Fun,
-    init_val: Any,
+    body_fun: Callable[[Any, C], C],
+    init_val: C,
     *,
     unroll: int | bool | None = None,
     checkpoint: Any = None,
-) -> Any:
+) -> C:
     """Return `init_val` after `value = body_fun(i, value)` for each i from `lower` up to before `upper`.
 
     Args:
@@ -128,7 +129,7 @@ def fori_loop(
         if getattr(b, "dtype", np.dtype(type(b))).kind not in "iu":
             raise TypeError(f"the bounds of fori_loop must be integers, not {kind_of(b) or b!r}")
     if any(map(differs, bounds)):
-        return _fori_of_examples(bounds, body_fun, init_val)
+        return _fori_of_examples(bounds, body_fun, init_val)  # type: ignore[no-any-return]
     if any(isinstance(b, Tensor) for b in bounds):
         start, stop = (weakened(b, int) if isinstance(b, Tensor) else int(b) for b in bounds)
         return while_loop(
@@ -136,7 +137,7 @@ def fori_loop(
         )[1]
     start, stop = map(int, bounds)
     if staging():
-        return counted(body_fun, init_val, range(start, max(start, stop)), checkpoint)
+        return counted(body_fun, init_val, range(start, max(start, stop)), checkpoint)  # type: ignore[no-any-return]
     if checkpoint is not None:
         steps = np.arange(start, max(start, stop))
         return scan(lambda v, i: (body_fun(int(i), v), None), init_val, steps, checkpoint=checkpoint)[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,18 +19,19 @@ from fgrad.transforms.calling import has_tensor, name_of
 from fgrad.transforms.stage import staged, staging, weakened
 
 Fun = Callable[..., Any]
+C = TypeVar("C")  # a carry
 
 
 def scan(
-    f: Fun,
-    init: Any,
+    f: Callable[[C, Any], tuple[C, Any]],
+    init: C,
     xs: Any = None,
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
     *,
     checkpoint: int | bool | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[C, Any]:
     """Return the carry and the stacked results of `carry, y = f(carry, x)` along the first axis of `xs`.
 
     Args:

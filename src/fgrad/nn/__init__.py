@@ -4,6 +4,7 @@ Functions only, no layers. They take arrays and Tensors like the functions of `f
 compute large arrays by compiled loops in several threads. Channels stand before space: (N, C, H, W).
 """
 
+from fgrad.names import offers as _offers
 from fgrad.nn.activations import celu as celu
 from fgrad.nn.activations import elu as elu
 from fgrad.nn.activations import gelu as gelu
@@ -39,3 +40,5 @@ from fgrad.nn.pooling import avg_pool as avg_pool
 from fgrad.nn.pooling import max_pool as max_pool
 
 swish = silu
+
+__dir__ = _offers(globals())

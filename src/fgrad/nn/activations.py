@@ -32,8 +32,17 @@ def relu(x: Any) -> Any:
     Args:
         x: real array; integers promote to float64.
 
+    Returns:
+        Array of the shape and dtype of `x`.
+
     Derivative:
         1 for x > 0, else 0, at zero too.
+
+    Example:
+        >>> fg.nn.relu(np.array([-1.0, 2.0]))
+        array([0., 2.])
+        >>> fg.grad(fg.nn.relu)(0.0)
+        np.float64(0.0)
     """
     return unary("relu", real(x))
 
@@ -44,8 +53,15 @@ def relu6(x: Any) -> Any:
     Args:
         x: real array; integers promote to float64.
 
+    Returns:
+        Array of the shape and dtype of `x`.
+
     Derivative:
         1 for 0 < x < 6, else 0.
+
+    Example:
+        >>> fg.nn.relu6(np.array([-1.0, 2.0, 9.0]))
+        array([0., 2., 6.])
     """
     return unary("relu6", real(x))
 
@@ -57,8 +73,15 @@ def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
         x: real array; integers promote to float64.
         negative_slope: number or array that broadcasts; differentiable.
 
+    Returns:
+        Array of the shape of `x`, floats.
+
     Derivative:
         1 at zero.
+
+    Example:
+        >>> fg.nn.leaky_relu(np.array([-1.0, 2.0]))
+        array([-0.01,  2.  ])
     """
     return bind("leaky_relu", real(x), _parameter(negative_slope))
 
@@ -70,11 +93,18 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
         x: real array; integers promote to float64.
         alpha: number or array that broadcasts; differentiable.
 
+    Returns:
+        Array of the shape of `x`, floats.
+
     Derivative:
         alpha at zero.
 
     Source:
         Clevert, Unterthiner & Hochreiter (2015), Exponential linear units.
+
+    Example:
+        >>> fg.nn.elu(np.array([-1.0, 2.0])).round(4)
+        array([-0.6321,  2.    ])
     """
     return bind("elu", real(x), _parameter(alpha))
 
@@ -85,11 +115,18 @@ def selu(x: Any) -> Any:
     Args:
         x: real array; integers promote to float64.
 
+    Returns:
+        Array of the shape and dtype of `x`.
+
     Derivative:
         lambda alpha at zero.
 
     Source:
         Klambauer, Unterthiner, Mayr & Hochreiter (2017), Self-normalizing neural networks.
+
+    Example:
+        >>> fg.nn.selu(np.array([-1.0, 2.0])).round(4)
+        array([-1.1113,  2.1014])
     """
     return unary("selu", real(x))
 
@@ -101,8 +138,15 @@ def celu(x: Any, alpha: Any = 1.0) -> Any:
         x: real array; integers promote to float64.
         alpha: positive number or array that broadcasts; differentiable.
 
+    Returns:
+        Array of the shape of `x`, floats.
+
     Source:
         Barron (2017), Continuously differentiable exponential linear units.
+
+    Example:
+        >>> fg.nn.celu(np.array([-1.0, 2.0]), 2.0).round(4)
+        array([-0.7869,  2.    ])
     """
     return bind("celu", real(x), _parameter(alpha))
 
@@ -115,8 +159,15 @@ def gelu(x: Any, approximate: bool = True) -> Any:
         approximate: whether to take x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)), which is the tanh
             formula, or the exact x erfc(-x / sqrt(2)) / 2, without cancellation for negative x.
 
+    Returns:
+        Array of the shape and dtype of `x`.
+
     Source:
         Hendrycks & Gimpel (2016), Gaussian error linear units.
+
+    Example:
+        >>> fg.nn.gelu(np.array([-1.0, 2.0])).round(4)
+        array([-0.1588,  1.9546])
     """
     return unary("gelu_cubic" if approximate else "gelu", real(x))
 
@@ -127,8 +178,15 @@ def silu(x: Any) -> Any:
     Args:
         x: real array; integers promote to float64.
 
+    Returns:
+        Array of the shape and dtype of `x`.
+
     Source:
         Elfwing, Uchibe & Doya (2017), Sigmoid-weighted linear units.
+
+    Example:
+        >>> fg.nn.silu(np.array([-1.0, 2.0])).round(4)
+        array([-0.2689,  1.7616])
     """
     return unary("silu", real(x))
 
@@ -139,8 +197,15 @@ def mish(x: Any) -> Any:
     Args:
         x: real array; integers promote to float64.
 
+    Returns:
+        Array of the shape and dtype of `x`.
+
     Source:
         Misra (2019), Mish: a self regularized non-monotonic activation function.
+
+    Example:
+        >>> fg.nn.mish(np.array([-1.0, 2.0])).round(4)
+        array([-0.3034,  1.944 ])
     """
     return unary("mish", real(x))
 
@@ -151,8 +216,15 @@ def softplus(x: Any) -> Any:
     Args:
         x: real array; integers promote to float64.
 
+    Returns:
+        Array of the shape and dtype of `x`.
+
     Derivative:
         sigmoid(x).
+
+    Example:
+        >>> fg.nn.softplus(np.array([-1.0, 800.0])).round(4)
+        array([3.133e-01, 8.000e+02])
     """
     return unary("softplus", real(x))
 
@@ -162,6 +234,13 @@ def soft_sign(x: Any) -> Any:
 
     Args:
         x: real array; integers promote to float64.
+
+    Returns:
+        Array of the shape and dtype of `x`.
+
+    Example:
+        >>> fg.nn.soft_sign(np.array([-1.0, 3.0]))
+        array([-0.5 ,  0.75])
     """
     return unary("soft_sign", real(x))
 
@@ -172,8 +251,15 @@ def sigmoid(x: Any) -> Any:
     Args:
         x: real array; integers promote to float64.
 
+    Returns:
+        Array of the shape and dtype of `x`.
+
     Derivative:
         sigmoid(x) sigmoid(-x), which is accurate for large x too.
+
+    Example:
+        >>> fg.nn.sigmoid(np.array([0.0, 800.0]))
+        array([0.5, 1. ])
     """
     return unary("sigmoid", real(x))
 
@@ -184,8 +270,15 @@ def log_sigmoid(x: Any) -> Any:
     Args:
         x: real array; integers promote to float64.
 
+    Returns:
+        Array of the shape and dtype of `x`.
+
     Derivative:
         sigmoid(-x).
+
+    Example:
+        >>> fg.nn.log_sigmoid(np.array([0.0, -800.0])).round(4)
+        array([-6.931e-01, -8.000e+02])
     """
     return unary("log_sigmoid", real(x))
 
@@ -196,8 +289,15 @@ def hard_sigmoid(x: Any) -> Any:
     Args:
         x: real array; integers promote to float64.
 
+    Returns:
+        Array of the shape and dtype of `x`.
+
     Derivative:
         1 / 6 for |x| < 3, else 0.
+
+    Example:
+        >>> fg.nn.hard_sigmoid(np.array([-4.0, 0.0, 4.0]))
+        array([0. , 0.5, 1. ])
     """
     return unary("hard_sigmoid", real(x))
 
@@ -208,8 +308,15 @@ def hard_tanh(x: Any) -> Any:
     Args:
         x: real array; integers promote to float64.
 
+    Returns:
+        Array of the shape and dtype of `x`.
+
     Derivative:
         1 for |x| <= 1, else 0.
+
+    Example:
+        >>> fg.nn.hard_tanh(np.array([-4.0, 0.5]))
+        array([-1. ,  0.5])
     """
     return unary("hard_tanh", real(x))
 
@@ -221,11 +328,18 @@ def glu(x: Any, axis: int = -1) -> Any:
         x: real array; integers promote to float64.
         axis: an axis of even length.
 
+    Returns:
+        Array of the shape of `x`, half as long along the axis.
+
     Raises:
         ValueError: the length is odd.
 
     Source:
         Dauphin, Fan, Auli & Grangier (2016), Language modeling with gated convolutional networks.
+
+    Example:
+        >>> fg.nn.glu(np.array([1.0, 2.0, 0.0, 0.0]))
+        array([0.5, 1. ])
     """
     x = real(x)
     place = normalize_axis_index(axis, len(x.shape))

@@ -42,6 +42,11 @@ def dot_product_attention(
 
     Source:
         Vaswani et al. (2017), Attention is all you need.
+
+    Example:
+        >>> q, k, v = (np.ones((1, 2, 1, 4)) for _ in range(3))
+        >>> fg.nn.dot_product_attention(q, k, v).shape
+        (1, 2, 1, 4)
     """
     q, k, v = inexact(query), inexact(key), inexact(value)
     scores = einsum("...tnh,...snh->...nts", q * (q.shape[-1] ** -0.5 if scale is None else scale), k)

@@ -96,6 +96,10 @@ def conv_transpose(
 
     Raises:
         ValueError: incompatible shapes, or nothing would remain.
+
+    Example:
+        >>> fg.nn.conv_transpose(np.ones((1, 1, 3)), np.ones((1, 1, 2)), stride=2).shape
+        (1, 1, 6)
     """
     x, w = _operands("conv_transpose", x, w, groups)
     rank = len(x.shape) - 2

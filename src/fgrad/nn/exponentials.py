@@ -67,6 +67,10 @@ def log_softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
 
     Source:
         Blanchard, Higham & Higham (2021), IMA J. Numer. Anal.
+
+    Example:
+        >>> fg.nn.log_softmax(np.array([1.0, 1.0])).round(4)
+        array([-0.6931, -0.6931])
     """
     x = _included(x, where)
     y = bind("log_softmax", x, axes=_axes(axis, x))

@@ -71,6 +71,10 @@ def sigmoid_binary_cross_entropy(logits: Any, labels: Any) -> Any:
 
     Derivative:
         sigmoid(logits) - labels, in the scores.
+
+    Example:
+        >>> fg.nn.sigmoid_binary_cross_entropy(np.array([0.0, 2.0]), np.array([1.0, 0.0])).round(4)
+        array([0.6931, 2.1269])
     """
     x, y = inexact(logits), as_value(labels)
     y = y if y.dtype.kind == "f" else convert(y, x.dtype)

@@ -38,6 +38,10 @@ def standardize(
 
     Returns:
         Array of the shape and float dtype of `x`.
+
+    Example:
+        >>> fg.nn.standardize(np.array([1.0, 3.0])).round(3)
+        array([-1.,  1.])
     """
     x = inexact(x)
     axes = tuple(sorted(axes_of(axis, len(x.shape))))
@@ -114,6 +118,10 @@ def rms_norm(x: Any, weight: Any = None, *, axis: int | Sequence[int] = -1, eps:
 
     Source:
         Zhang & Sennrich (2019), Root mean square layer normalization.
+
+    Example:
+        >>> fg.nn.rms_norm(np.array([3.0, 4.0])).round(3)
+        array([0.849, 1.131])
     """
     x = inexact(x)
     y = x / functions.sqrt(_mean(functions.square(x), axis, keepdims=True) + eps)
@@ -138,6 +146,10 @@ def group_norm(x: Any, groups: int, weight: Any = None, bias: Any = None, *, eps
 
     Source:
         Wu & He (2018), Group normalization.
+
+    Example:
+        >>> fg.nn.group_norm(np.arange(8.0).reshape(1, 4, 2), 2).shape
+        (1, 4, 2)
     """
     x = inexact(x)
     shape = tuple(x.shape)
@@ -184,6 +196,12 @@ def batch_norm(
 
     Source:
         Ioffe & Szegedy (2015), Batch normalization.
+
+    Example:
+        >>> x = np.array([[1.0], [3.0]])
+        >>> fg.nn.batch_norm(x, np.zeros(1), np.ones(1), train=True)[0].round(3)
+        array([[-1.],
+               [ 1.]])
     """
     x = inexact(x)
     (place,) = axes_of(axis, len(x.shape))

@@ -61,6 +61,10 @@ def avg_pool(
 
     Raises:
         ValueError: a window larger than the padded input.
+
+    Example:
+        >>> fg.nn.avg_pool(np.arange(4.0).reshape(1, 1, 4), 2)
+        array([[[0.5, 2.5]]])
     """
     x = inexact(x)
     size, steps, sides = _geometry("avg_pool", x, window, stride, padding)

@@ -76,6 +76,7 @@ from numpy import ulonglong as ulonglong
 from numpy import unsignedinteger as unsignedinteger
 from numpy import ushort as ushort
 
+from fgrad.names import offers as _offers
 from fgrad.numpy import fft as fft
 from fgrad.numpy import lib as lib
 from fgrad.numpy import linalg as linalg
@@ -450,3 +451,6 @@ def __getattr__(name: str) -> _Any:
         return _import_module("fgrad.scipy.special")  # late: it imports SciPy
     except ImportError as error:
         raise AttributeError(f"fgrad.numpy.special needs SciPy: {error}") from error
+
+
+__dir__ = _offers(globals(), "fft", "lib", "linalg")

@@ -241,8 +241,25 @@ def array(
         ndmax: how deep sequences are looked into (0: all the way), as in NumPy; not beside Tensors.
         like: taken for NumPy's sake.
 
+    Returns:
+        Tensor of the shape of `object`, in `dtype` or in that to which NumPy promotes its elements.
+
     Raises:
         ValueError: parts of unequal shapes, or `copy=False` where a copy is needed.
+
+    Derivative:
+        The identity: each element has the gradient of its place. Of integers, truth values and text there is
+        none.
+
+    Differences from NumPy:
+        Returns a Tensor, so that it can be written to and differentiated.
+
+    Example:
+        >>> x = fg.tensor(2.0)
+        >>> fnp.array([x, 1.0])
+        Tensor([2., 1.])
+        >>> fg.jacobian(lambda x: fnp.array([x**2, x**3]))(2.0)
+        array([ 4., 12.])
     """
     if isinstance(object, Tensor):
         if not copy and dtype in (None, object.dtype) and (not ndmin or is_array(object)):
@@ -309,7 +326,25 @@ def recopied(x: Tensor, order: Any) -> Tensor:
 def asarray(
     a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
 ) -> Tensor:
-    """Return `a` itself if it is a Tensor of `dtype`, otherwise a Tensor made of it; `copy`: a new handle."""
+    """Return `a` itself if it is a Tensor of `dtype`, otherwise a Tensor made of it; `copy`: a new handle.
+
+    Returns:
+        Tensor of the shape of `a`, in `dtype` or in its own.
+
+    Raises:
+        ValueError: `copy` is False and a copy is needed.
+
+    Derivative:
+        The identity.
+
+    Differences from NumPy:
+        Returns a Tensor, also for arrays.
+
+    Example:
+        >>> x = fg.tensor([1.0, 2.0])
+        >>> fnp.asarray(x) is x
+        True
+    """
     if isinstance(a, Tensor) and device is not None:
         a = a.to(device)
     if isinstance(a, Tensor) and not copy and (dtype is None or a.dtype == dtype):
@@ -325,27 +360,70 @@ def asarray(
 def asanyarray(
     a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
 ) -> Tensor:
-    """Return what `asarray` does: a Tensor has no subclasses."""
+    """Return what `asarray` does: a Tensor has no subclasses.
+
+    Returns:
+        Tensor of the shape of `a`; of `dtype` where it is given.
+
+    Derivative:
+        The identity.
+
+    Example:
+        >>> fnp.asanyarray([1.0, 2.0])
+        Tensor([1., 2.])
+    """
     return asarray(a, dtype, order, device=device, copy=copy)
 
 
 @implements(np.ascontiguousarray)
 def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Tensor:
-    """Return what `asarray` does, rows first in memory, with at least one axis, as in NumPy."""
+    """Return what `asarray` does, rows first in memory, with at least one axis, as in NumPy.
+
+    Returns:
+        Tensor of the shape of `a`, (1,) for a number.
+
+    Derivative:
+        The identity.
+
+    Example:
+        >>> fnp.ascontiguousarray(3.0).shape
+        (1,)
+    """
     return array(asarray(a, dtype), copy=None, order="C", ndmin=1)
 
 
 @implements(np.asfortranarray)
 def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Tensor:
-    """Return what `asarray` does, columns first in memory, with at least one axis, as in NumPy."""
+    """Return what `asarray` does, columns first in memory, with at least one axis, as in NumPy.
+
+    Returns:
+        Tensor of the shape of `a`, (1,) for a number.
+
+    Derivative:
+        The identity.
+
+    Example:
+        >>> fnp.asfortranarray([[1.0, 2.0], [3.0, 4.0]]).numpy().flags.f_contiguous
+        True
+    """
     return array(asarray(a, dtype), copy=None, order="F", ndmin=1)
 
 
 def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Tensor:
     """Return what `asarray` does.
 
+    Returns:
+        Tensor of the shape of `a`, in `dtype` or in its own.
+
     Raises:
         ValueError: an element is infinite or NaN.
+
+    Derivative:
+        The identity.
+
+    Example:
+        >>> fnp.asarray_chkfinite([1.0, 2.0])
+        Tensor([1., 2.])
     """
     made = asarray(a, dtype, order)
     value = concrete(made, "asarray_chkfinite")
@@ -356,14 +434,42 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Tensor:
 
 @implements(np.require)
 def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Tensor:
-    """Return what `asarray` does; NumPy's requirements on the memory are met by every Tensor."""
+    """Return what `asarray` does; NumPy's requirements on the memory are met by every Tensor.
+
+    Returns:
+        Tensor of the shape of `a`, in `dtype` or in its own.
+
+    Derivative:
+        The identity.
+
+    Differences from NumPy:
+        `requirements` about memory ("C", "F", "A", "W", "O") are taken and change nothing.
+
+    Example:
+        >>> fnp.require([1, 2], dtype=float)
+        Tensor([1., 2.])
+    """
     np.require(np.zeros(1), None, requirements)  # it knows which there are
     return asarray(a, dtype)
 
 
 @implements(np.copy, name="copy")
 def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
-    """Return a Tensor of its own on the value; derivatives flow through."""
+    """Return a Tensor of its own on the value; derivatives flow through.
+
+    Returns:
+        Tensor of the shape and dtype of `a`, which shares memory with nothing.
+
+    Derivative:
+        The identity.
+
+    Example:
+        >>> x = fg.tensor([1.0, 2.0])
+        >>> y = fnp.copy(x)
+        >>> y[0] = 5.0
+        >>> x
+        Tensor([1., 2.])
+    """
     return (
         as_array(recopied(a, order))
         if isinstance(a, Tensor)

@@ -28,8 +28,17 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         dx: the distance of samples.
         axis: the axis to integrate along.
 
+    Returns:
+        Array of the shape of `y` without the axis; of floats, integers give float64.
+
     Derivative:
         in the samples, their coordinates and their distance.
+
+    Example:
+        >>> fnp.trapezoid([0.0, 1.0, 4.0])
+        np.float64(3.0)
+        >>> fg.grad(fnp.trapezoid)(np.array([0.0, 1.0, 4.0]))
+        array([0.5, 1. , 0.5])
     """
     y, x, dx = operands(y, x, dx)
     y = as_value(y)
@@ -67,6 +76,10 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> An
 
     Derivative:
         in the samples, the distances and the coordinates.
+
+    Example:
+        >>> fnp.gradient(np.array([0.0, 1.0, 4.0, 9.0]))
+        array([1., 2., 4., 5.])
     """
     f, *spaces = operands(f, *varargs)
     f = as_value(f)
@@ -151,8 +164,15 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.
         axis: the axis along which neighbours lie.
         period: what a phase may be off by.
 
+    Returns:
+        Array of the shape and dtype of `p`; integers give float64 unless `period` is an integer too.
+
     Derivative:
         one in the phases; of `period`, how many periods were added.
+
+    Example:
+        >>> fnp.unwrap(np.array([0.0, 3.0, 6.5, 0.5]))
+        array([0.        , 3.        , 0.21681469, 0.5       ])
     """
     p, discont, period = operands(p, discont, period)
     p = as_value(p)

@@ -35,19 +35,65 @@ from fgrad.ops.linear import convert, reshape
 
 @implements(np.zeros)
 def zeros(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Tensor:
-    """Return a Tensor of zeros."""
+    """Return a Tensor of zeros.
+
+    Returns:
+        Tensor of `shape`, in `dtype` or float64.
+
+    Derivative:
+        None: it starts as a constant. What is written to it is differentiated.
+
+    Differences from NumPy:
+        Returns a Tensor, so that it can be written to and differentiated.
+
+    Example:
+        >>> y = fnp.zeros(2)
+        >>> y[0] = 1.0
+        >>> y
+        Tensor([1., 0.])
+    """
     return wrap(maker(device).zeros(shape, dtype, order))
 
 
 @implements(np.ones)
 def ones(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Tensor:
-    """Return a Tensor of ones."""
+    """Return a Tensor of ones.
+
+    Returns:
+        Tensor of `shape`, in `dtype` or float64.
+
+    Derivative:
+        None: it is a constant.
+
+    Differences from NumPy:
+        Returns a Tensor, so that it can be written to and differentiated.
+
+    Example:
+        >>> fnp.ones(2)
+        Tensor([1., 1.])
+    """
     return wrap(maker(device).ones(shape, dtype, order))
 
 
 @implements(np.empty)
 def empty(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Tensor:
-    """Return a Tensor to be filled; it starts with zeros."""
+    """Return a Tensor to be filled; it starts with zeros.
+
+    Returns:
+        Tensor of `shape`, in `dtype` or float64.
+
+    Derivative:
+        None: it starts as a constant. What is written to it is differentiated.
+
+    Differences from NumPy:
+        Starts with zeros, which programs need not rely on.
+
+    Example:
+        >>> y = fnp.empty(2)
+        >>> y[:] = 3.0
+        >>> y
+        Tensor([3., 3.])
+    """
     return zeros(shape, dtype, order, device=device)
 
 
@@ -61,7 +107,18 @@ def full(
     device: Any = None,
     like: Any = None,
 ) -> Tensor:
-    """Return a Tensor filled with `fill_value`, which may be a Tensor that broadcasts."""
+    """Return a Tensor filled with `fill_value`, which may be a Tensor that broadcasts.
+
+    Returns:
+        Tensor of `shape`, in `dtype` or that of `fill_value`.
+
+    Derivative:
+        Of `fill_value`: the sum of the cotangents of the elements that it fills.
+
+    Example:
+        >>> fg.grad(lambda v: fnp.full((2, 3), v).sum())(1.5)
+        np.float64(6.0)
+    """
     lengths = (int(shape),) if isinstance(shape, int | np.integer) else tuple(shape)
     made = _broadcast_to(asarray(fill_value, dtype, device=device), lengths)
     return as_tensor(as_array(recopied(made, order)))
@@ -84,6 +141,18 @@ class ndarray(metaclass=_ArrayType):  # noqa: N801 -- NumPy's name
     """What Tensors and arrays are instances of; called with a shape, it returns a Tensor to be filled.
 
     The memory of something else (`buffer`, `offset`, `strides`) is refused with a TypeError.
+
+    Returns:
+        Tensor of `shape` and `dtype`, zeros.
+
+    Derivative:
+        None: it starts as a constant. What is written to it is differentiated.
+
+    Example:
+        >>> isinstance(fg.tensor(1.0), fnp.ndarray)
+        True
+        >>> fnp.ndarray((2,)).shape
+        (2,)
     """
 
     def __new__(  # type: ignore[misc]  # noqa: D102 -- the class says it
@@ -122,7 +191,18 @@ def _like(make: Callable[..., Tensor], a: Any, dtype: Any, order: Any, shape: An
 def zeros_like(
     a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *, device: Any = None
 ) -> Tensor:
-    """Return a Tensor of zeros of the shape and dtype of `a`."""
+    """Return a Tensor of zeros of the shape and dtype of `a`.
+
+    Returns:
+        Tensor of the shape and dtype of `a`, or of those given.
+
+    Derivative:
+        None: it is a constant; `a` gets no gradient.
+
+    Example:
+        >>> fnp.zeros_like(np.array([3.0, 4.0]))
+        Tensor([0., 0.])
+    """
     return _like(zeros, a, dtype, order, shape, device)
 
 
@@ -130,7 +210,18 @@ def zeros_like(
 def ones_like(
     a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *, device: Any = None
 ) -> Tensor:
-    """Return a Tensor of ones of the shape and dtype of `a`."""
+    """Return a Tensor of ones of the shape and dtype of `a`.
+
+    Returns:
+        Tensor of the shape and dtype of `a`, or of those given.
+
+    Derivative:
+        None: it is a constant; `a` gets no gradient.
+
+    Example:
+        >>> fnp.ones_like(np.array([3, 4]))
+        Tensor([1, 1])
+    """
     return _like(ones, a, dtype, order, shape, device)
 
 
@@ -145,7 +236,18 @@ def empty_like(
     *,
     device: Any = None,
 ) -> Tensor:
-    """Return a Tensor to be filled, of the shape and dtype of `prototype`; it starts with zeros."""
+    """Return a Tensor to be filled, of the shape and dtype of `prototype`; it starts with zeros.
+
+    Returns:
+        Tensor of the shape and dtype of `prototype`, or of those given.
+
+    Derivative:
+        None: it starts as a constant.
+
+    Example:
+        >>> fnp.empty_like(np.array([1, 2])).shape
+        (2,)
+    """
     return _like(empty, prototype, dtype, order, shape, device)
 
 
@@ -160,7 +262,18 @@ def full_like(
     *,
     device: Any = None,
 ) -> Tensor:
-    """Return a Tensor filled with `fill_value`, of the shape and dtype of `a`."""
+    """Return a Tensor filled with `fill_value`, of the shape and dtype of `a`.
+
+    Returns:
+        Tensor of the shape and dtype of `a`, or of those given.
+
+    Derivative:
+        Of `fill_value` as in `full`; `a` gives only its shape.
+
+    Example:
+        >>> fnp.full_like(np.zeros(3), 2.5)
+        Tensor([2.5, 2.5, 2.5])
+    """
     a = as_value(a)
     kind = a.dtype if dtype is None else np.dtype(dtype)
     if fill_value.__class__ in PYTHON and not (fill_value.__class__ is complex and kind.kind not in "cb"):
@@ -198,6 +311,12 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
 
     Derivative:
         Of start + i * step in start and step; stop only decides how many numbers there are.
+
+    Example:
+        >>> fnp.arange(1.0, 4.0)
+        Tensor([1., 2., 3.])
+        >>> fg.grad(lambda step: fnp.arange(0.0, 3 * step.detach(), step).sum())(0.5)
+        np.float64(3.0)
     """
     if not any(isinstance(x, Tensor) for x in (*args, *ends.values())):
         make: Callable[..., Any] = np.arange
@@ -239,7 +358,27 @@ def linspace(
     *,
     device: Any = None,
 ) -> Any:
-    """Return `num` evenly spaced numbers from `start` to `stop`, along a new axis; differentiable in both."""
+    """Return `num` evenly spaced numbers from `start` to `stop`, along a new axis; differentiable in both.
+
+    Returns:
+        Array (num,), with the shape of the ends around it at `axis`; in `dtype`, else floats. With `retstep`
+        also the
+        step.
+
+    Raises:
+        ValueError: `num` is negative.
+
+    Derivative:
+        Linear in both ends: number k has the weight 1 - k / (num - 1) for `start`, the rest for `stop`. Zero
+        in an
+        integer `dtype`.
+
+    Example:
+        >>> fnp.linspace(0.0, 1.0, 5)
+        Tensor([0.  , 0.25, 0.5 , 0.75, 1.  ])
+        >>> fg.grad(lambda stop: fnp.linspace(0.0, stop, 5).sum())(1.0)
+        np.float64(2.5)
+    """
     if not any(map(holds_tensor, (start, stop))):
         space: Callable[..., Any] = np.linspace  # its overloads want to know whether there is a step
         made = space(start, stop, num, endpoint, retstep, dtype, axis)
@@ -295,7 +434,18 @@ def logspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Any:
-    """Return `base` to the powers of `linspace(start, stop)`; differentiable in all three."""
+    """Return `base` to the powers of `linspace(start, stop)`; differentiable in all three.
+
+    Returns:
+        Array (num,), with the shape of the ends around it at `axis`; floats or complex numbers.
+
+    Derivative:
+        That of the formula, in `start`, `stop` and `base`.
+
+    Example:
+        >>> fnp.logspace(0.0, 2.0, 3)
+        Tensor([  1.,  10., 100.])
+    """
     if not any(map(holds_tensor, (start, stop, base))):
         return Tensor(np.logspace(start, stop, num, endpoint, base, dtype, axis))
     if np.ndim(base):
@@ -317,8 +467,18 @@ def geomspace(
     Negative and complex ends are rotated to start on the positive axis, as in NumPy, which changes no
     derivative: it is that of start^(1 - i / n) stop^(i / n).
 
+    Returns:
+        Array (num,), with the shape of the ends behind or around it at `axis`; floats or complex numbers.
+
     Raises:
         ValueError: one of the ends is zero.
+
+    Derivative:
+        That of the formula in `start` and `stop`; the last number depends on `stop` alone.
+
+    Example:
+        >>> fnp.geomspace(1.0, 1000.0, 4)
+        Tensor([   1.,   10.,  100., 1000.])
     """
     if not any(map(holds_tensor, (start, stop))):
         return Tensor(np.geomspace(start, stop, num, endpoint, dtype, axis))
@@ -350,13 +510,37 @@ def eye(
     device: Any = None,
     like: Any = None,
 ) -> Tensor:
-    """Return a Tensor with ones on the diagonal `k` and zeros elsewhere."""
+    """Return a Tensor with ones on the diagonal `k` and zeros elsewhere.
+
+    Returns:
+        Tensor (N, M), with M = N by default; in `dtype`, float64 by default.
+
+    Derivative:
+        None: it is a constant.
+
+    Example:
+        >>> fnp.eye(2, 3, k=1)
+        Tensor([[0., 1., 0.],
+                [0., 0., 1.]])
+    """
     return _placed(np.eye(N, M, k, dtype, order), device)
 
 
 @implements(np.identity)
 def identity(n: int, dtype: Any = None, *, like: Any = None) -> Tensor:
-    """Return the identity matrix of n rows."""
+    """Return the identity matrix of n rows.
+
+    Returns:
+        Tensor (n, n), in `dtype`, float64 by default.
+
+    Derivative:
+        None: it is a constant.
+
+    Example:
+        >>> fnp.identity(2)
+        Tensor([[1., 0.],
+                [0., 1.]])
+    """
     return eye(n, dtype=dtype)
 
 
@@ -369,15 +553,37 @@ def tri(
     *,
     like: Any = None,
 ) -> Tensor:
-    """Return a Tensor with ones on and below the diagonal `k` and zeros elsewhere."""
+    """Return a Tensor with ones on and below the diagonal `k` and zeros elsewhere.
+
+    Returns:
+        Tensor (N, M), with M = N by default; in `dtype`, float64 by default.
+
+    Derivative:
+        None: it is a constant.
+
+    Example:
+        >>> fnp.tri(2, 3)
+        Tensor([[1., 0., 0.],
+                [1., 1., 0.]])
+    """
     return wrap(maker().array(np.tri(N, M, k, dtype)))
 
 
 def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1, *, like: Any = None) -> Tensor:
     """Return a vector of the elements of an iterable, numbers and Tensors; derivatives flow to these.
 
+    Returns:
+        Tensor (count,), or of as many elements as the iterable has; in `dtype`.
+
     Raises:
         ValueError: the iterable has fewer than `count` elements.
+
+    Derivative:
+        The identity: each element has the gradient of its place.
+
+    Example:
+        >>> fnp.fromiter((n**2 for n in range(4)), dtype=float)
+        Tensor([0., 1., 4., 9.])
     """
     found = list(iter) if count < 0 else [x for x, _ in zip(iter, range(count), strict=False)]
     if not any(isinstance(x, Tensor) for x in found):
@@ -390,7 +596,24 @@ def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1, *, like: Any = No
 def frombuffer(
     buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0, *, like: Any = None
 ) -> Tensor:
-    """Return a vector that holds a copy of the elements in a buffer."""
+    r"""Return a vector that holds a copy of the elements in a buffer.
+
+    Returns:
+        Tensor (count,), or of as many elements as the buffer has; in `dtype`.
+
+    Raises:
+        ValueError: the buffer ends within an element, or has fewer than `count`.
+
+    Derivative:
+        None: it is a constant.
+
+    Differences from NumPy:
+        Copies; the result can be written to, and the buffer does not change.
+
+    Example:
+        >>> fnp.frombuffer(b"\x01\x02", dtype=np.uint8)
+        Tensor([1, 2], dtype=uint8)
+    """
     return Tensor(np.frombuffer(buffer, dtype, count, offset))
 
 
@@ -402,8 +625,22 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
         device: where to make it; None: as `default_device` says.
         copy: None or True, but for Tensors: the memory of others may change.
 
+    Returns:
+        Tensor of the shape and dtype of `x`.
+
     Raises:
         ValueError: `copy` is False.
+
+    Derivative:
+        The identity for Tensors; arrays of other libraries are constants, and their own derivatives end here.
+
+    Differences from NumPy:
+        Copies, so that neither library sees what the other writes; `copy=False` is refused where it cannot be
+        kept.
+
+    Example:
+        >>> fnp.from_dlpack(np.array([1.0, 2.0]))
+        Tensor([1., 2.])
     """
     if isinstance(x, Tensor):
         return asarray(x, device=device, copy=copy)
@@ -416,14 +653,38 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
 def fromfunction(
     function: Callable[..., Any], shape: Any, *, dtype: Any = float, like: Any = None, **kwargs: Any
 ) -> Any:
-    """Return what a function gives for the coordinates of an array, each an array of its `shape`."""
+    """Return what a function gives for the coordinates of an array, each an array of its `shape`.
+
+    Returns:
+        What the function returns for len(shape) arrays of that shape, in `dtype`.
+
+    Derivative:
+        That of the function; the coordinates are constants.
+
+    Example:
+        >>> fnp.fromfunction(lambda i, j: 10.0 * i + j, (2, 3))
+        Tensor([[ 0.,  1.,  2.],
+                [10., 11., 12.]])
+    """
     coordinates = np.indices(shape, dtype=dtype)
     made = function(*(coordinates if maker() is np else map(Tensor, coordinates)), **kwargs)
     return Tensor(made) if isinstance(made, np.ndarray | np.generic) else made
 
 
 def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
-    """Return the coordinates of an array's elements: (n, *shape), or n of them if `sparse`."""
+    """Return the coordinates of an array's elements: (n, *shape), or n of them if `sparse`.
+
+    Returns:
+        Tensor (len(dimensions), *dimensions) of `dtype`; with `sparse` a tuple of open grids.
+
+    Derivative:
+        None: these are constants.
+
+    Example:
+        >>> fnp.indices((2, 2))[0]
+        Tensor([[0, 0],
+                [1, 1]])
+    """
     coordinates: Callable[..., Any] = np.indices  # its overloads want to know whether it is sparse
     made = coordinates(dimensions, dtype, sparse)
     return tuple(map(Tensor, made)) if sparse else Tensor(made)
@@ -431,7 +692,23 @@ def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
 
 @implements(np.meshgrid)
 def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> tuple[Any, ...]:
-    """Return coordinate arrays of the grid that one-dimensional arrays span."""
+    """Return coordinate arrays of the grid that one-dimensional arrays span.
+
+    Returns:
+        One array for each vector, all of one shape: (n2, n1, ...) for "xy", (n1, n2, ...) for "ij"; `sparse`:
+        broadcastable ones. Dtypes stay.
+
+    Raises:
+        ValueError: another `indexing`.
+
+    Derivative:
+        Of each vector: the sums of the cotangents over the axes along which it is repeated.
+
+    Example:
+        >>> x, y = fnp.meshgrid(np.array([1.0, 2.0]), np.array([3.0, 4.0, 5.0]))
+        >>> x.shape
+        (3, 2)
+    """
     if indexing not in {"xy", "ij"}:
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
     vectors = [reshaped(v, (v.size,)) for v in together(*xi)]

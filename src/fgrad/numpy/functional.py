@@ -54,11 +54,20 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
         *args: further arguments of the function.
         **kwargs: its keyword arguments.
 
+    Returns:
+        Array of the shape of `arr` with the axis replaced by the shape of what the function returns, whose
+        dtype it
+        has.
+
     Raises:
         ValueError: there is no vector.
 
     Derivative:
         That of the function, called once for every vector.
+
+    Example:
+        >>> fnp.apply_along_axis(np.sum, 0, np.array([[1.0, 2.0], [3.0, 4.0]]))
+        array([4., 6.])
     """
     x = as_value(arr)
     axis = normalize_axis_index(axis, len(x.shape))
@@ -77,8 +86,18 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
 def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Any) -> Any:
     """Return `func(a, axis)` applied over several axes one after the other, each kept with length one.
 
+    Returns:
+        Array of as many axes as `a`, those of `axes` of length one.
+
     Raises:
         ValueError: the function removes more than the axis.
+
+    Derivative:
+        That of the functions one after the other.
+
+    Example:
+        >>> fnp.apply_over_axes(np.sum, np.ones((2, 3)), [0, 1])
+        array([[6.]])
     """
     y = as_value(a)
     n = len(y.shape)
@@ -104,11 +123,18 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         *args: further arguments of the functions.
         **kw: their keyword arguments.
 
+    Returns:
+        Array of the shape and dtype of `x`.
+
     Raises:
         ValueError: another number of functions.
 
     Derivative:
         That of the function taken, and of the numbers.
+
+    Example:
+        >>> fnp.piecewise(np.array([-1.0, 2.0]), [np.array([True, False])], [0.0, lambda x: x**2])
+        array([0., 4.])
     """
     single = _is_number(condlist) or (np.ndim(x) > 0 and _is_number(condlist[0]))
     x, *conditions = together(x, *([condlist] if single else condlist))
@@ -148,9 +174,17 @@ class vectorize:  # noqa: N801 -- NumPy's name
         cache: taken for NumPy's sake: no call is made twice.
         signature: core axes as in "(m,n),(n)->(m)".
 
+    Returns:
+        A function, whose results have the shape to which the arguments broadcast, behind them core axes.
+
     Derivative:
         That of the function: inside of a transformation Tensors among the arguments arrive as Tensors,
         without axes or with core axes; outside, their elements arrive as numbers, which is much faster.
+
+    Example:
+        >>> larger = fnp.vectorize(lambda a, b: a if a > b else b)
+        >>> larger(np.array([1.0, 5.0]), 2.0)
+        array([2., 5.])
     """
 
     pyfunc: Any
@@ -261,7 +295,20 @@ def _parsed_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple
 
 
 class ndenumerate:  # noqa: N801 -- NumPy's name
-    """The elements of an array with their indices: (index, element), elements of a Tensor being Tensors."""
+    """The elements of an array with their indices: (index, element), elements of a Tensor being Tensors.
+
+    Returns:
+        Iterator over pairs of a tuple of integers and an element, in C order.
+
+    Derivative:
+        The identity for each element of a Tensor.
+
+    Example:
+        >>> for index, x in fnp.ndenumerate(fg.tensor([[1.0, 2.0]])):
+        ...     print(index, x)
+        (0, 0) 1.0
+        (0, 1) 2.0
+    """
 
     def __init__(self, arr: Any) -> None:
         x = arr if isinstance(arr, Tensor) else array(arr) if holds_tensor(arr) else None
@@ -293,9 +340,19 @@ class nditer:  # noqa: N801 -- NumPy's name
         itershape: the shape to which all broadcast; None: the least.
         buffersize: taken for NumPy's sake.
 
+    Returns:
+        Iterator over elements, or tuples of elements of several arrays, each without axes.
+
     Raises:
         TypeError: something is to be written, or asks for memory.
         ValueError: an array without elements, but for "zerosize_ok".
+
+    Derivative:
+        The identity for each element of a Tensor.
+
+    Example:
+        >>> [float(x) for x in fnp.nditer(fg.tensor([1.0, 2.0]))]
+        [1.0, 2.0]
     """
 
     multi_index: Any  # the place of the element; with the flag of this name

@@ -23,25 +23,82 @@ def _shape_only(a: Any) -> Any:
 
 @implements(np.diag_indices_from)
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
-    """Return the indices of the diagonal of an array whose axes are of equal length."""
+    """Return the indices of the diagonal of an array whose axes are of equal length.
+
+    Returns:
+        A vector of integers for each axis of `arr`.
+
+    Raises:
+        ValueError: fewer than two axes, or lengths that differ.
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> fnp.diag_indices_from(np.zeros((2, 2)))
+        (array([0, 1]), array([0, 1]))
+    """
     return np.diag_indices_from(_shape_only(arr))
 
 
 @implements(np.tril_indices_from)
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
-    """Return the indices of a matrix on and below its diagonal `k`."""
+    """Return the indices of a matrix on and below its diagonal `k`.
+
+    Returns:
+        A vector of integers for rows and one for columns.
+
+    Raises:
+        ValueError: `arr` is no matrix.
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> fnp.tril_indices_from(np.zeros((2, 2)))
+        (array([0, 1, 1]), array([0, 0, 1]))
+    """
     return np.tril_indices_from(_shape_only(arr), k)
 
 
 @implements(np.triu_indices_from)
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
-    """Return the indices of a matrix on and above its diagonal `k`."""
+    """Return the indices of a matrix on and above its diagonal `k`.
+
+    Returns:
+        A vector of integers for rows and one for columns.
+
+    Raises:
+        ValueError: `arr` is no matrix.
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> fnp.triu_indices_from(np.zeros((2, 2)))
+        (array([0, 0, 1]), array([0, 1, 1]))
+    """
     return np.triu_indices_from(_shape_only(arr), k)
 
 
 @implements(np.ix_)
 def ix_(*args: Any) -> tuple[Any, ...]:
-    """Return index vectors, each along an axis of its own, which select a sub-grid; masks count too."""
+    """Return index vectors, each along an axis of its own, which select a sub-grid; masks count too.
+
+    Returns:
+        An array for each argument, of as many axes as there are arguments; only one is longer than one.
+
+    Raises:
+        ValueError: an argument has more than one axis.
+
+    Derivative:
+        None: indices are integers.
+
+    Example:
+        >>> rows, columns = fnp.ix_([0, 2], [1])
+        >>> rows.shape, columns.shape
+        ((2, 1), (1, 1))
+    """
     varying = [
         isinstance(x, Tensor) and x.dtype.kind in "fc" for x in args
     ]  # no places, but NumPy takes them
@@ -52,7 +109,21 @@ def ix_(*args: Any) -> tuple[Any, ...]:
 
 @implements(np.ravel_multi_index)
 def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: Any = "C") -> Any:
-    """Return the indices in the flattened array of indices along every axis."""
+    """Return the indices in the flattened array of indices along every axis.
+
+    Returns:
+        Integers, of the shape to which the indices broadcast.
+
+    Raises:
+        ValueError: an index out of bounds, with `mode` "raise".
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> fnp.ravel_multi_index(([0, 1], [2, 0]), (2, 3))
+        array([2, 3])
+    """
     if isinstance(multi_index, tuple | list):
         places: Any = tuple(concrete(x, "ravel_multi_index") for x in multi_index)
     else:
@@ -62,7 +133,21 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: A
 
 @implements(np.unravel_index)
 def unravel_index(indices: Any, shape: Any, order: Any = "C") -> Any:
-    """Return the indices along every axis of indices in the flattened array."""
+    """Return the indices along every axis of indices in the flattened array.
+
+    Returns:
+        An array of integers for each axis, of the shape of `indices`.
+
+    Raises:
+        ValueError: an index out of bounds.
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> fnp.unravel_index([2, 3], (2, 3))
+        (array([0, 1]), array([2, 0]))
+    """
     return np.unravel_index(concrete(indices, "unravel_index"), shape, order)
 
 

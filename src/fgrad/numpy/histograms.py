@@ -116,8 +116,15 @@ def _counted(place: Any, weights: Any, n: int) -> Any:
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
     """Return the edges of the bins that `histogram` uses.
 
+    Returns:
+        Array (number of bins + 1,) of floats.
+
     Derivative:
         The edges between the least and the greatest element move with these; the number of bins has none.
+
+    Example:
+        >>> fnp.histogram_bin_edges(np.array([0.0, 1.0]), bins=2)
+        array([0. , 0.5, 1. ])
     """
     edges = _edges(_vector(a, bins, *(range or ())), bins, range, weights)
     return as_tensor(edges)
@@ -137,7 +144,7 @@ def histogram(
         weights: of the elements.
 
     Returns:
-        The counts, and the edges; the last bin holds its right edge, the others do not.
+        Vectors of the counts, and of the edges; the last bin holds its right edge, the others do not.
 
     Raises:
         ValueError: edges that decrease, a range that is not finite, weights of another shape.
@@ -146,6 +153,10 @@ def histogram(
     Derivative:
         Linear in the weights. Counts are steps, with slope zero; edges between the least and the greatest
         element move with these, and densities with the widths of the bins.
+
+    Example:
+        >>> fnp.histogram(np.array([0.1, 0.2, 0.9]), bins=2, range=(0.0, 1.0))
+        (array([2, 1]), array([0. , 0.5, 1. ]))
     """
     if weights is not None:
         a, weights = together(a, weights)
@@ -185,6 +196,11 @@ def histogramdd(
 
     Derivative:
         As that of `histogram`.
+
+    Example:
+        >>> fnp.histogramdd(np.array([[0.1, 0.2], [0.9, 0.8]]), bins=2)[0]
+        array([[1., 0.],
+               [0., 1.]])
     """
     matrix = hasattr(sample, "shape") and len(sample.shape) == 2
     x = sample if matrix else atleast_2d(sample)
@@ -259,13 +275,18 @@ def histogram2d(
         weights: of the points.
 
     Returns:
-        The matrix of counts, `x` along its rows, and the edges of both axes.
+        The array of counts, `x` along its rows, and vectors of the edges of both axes.
 
     Raises:
         ValueError: `x` and `y` differ in length; what `histogramdd` raises.
 
     Derivative:
         As that of `histogram`.
+
+    Example:
+        >>> fnp.histogram2d(np.array([0.1, 0.9]), np.array([0.2, 0.8]), bins=2, range=((0, 1), (0, 1)))[0]
+        array([[1., 0.],
+               [0., 1.]])
     """
     if len(x) != len(y):
         raise ValueError("x and y must have the same length.")
@@ -293,6 +314,10 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
 
     Derivative:
         Linear in the weights.
+
+    Example:
+        >>> fnp.bincount(np.array([0, 2, 2]))
+        array([1, 0, 2])
     """
     places = concrete(next_to(x, weights), "bincount, whose result has a length that depends on the values,")
     counts = np.bincount(places, None, minlength)

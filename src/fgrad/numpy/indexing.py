@@ -67,7 +67,18 @@ declare(
 
 @implements()
 def stop_gradient(x: Any) -> Any:
-    """Return the values of a pytree as constants for every transformation; arrays and numbers as they are."""
+    """Return the values of a pytree as constants for every transformation; arrays and numbers as they are.
+
+    Returns:
+        The pytree, its arrays of the same shapes and dtypes.
+
+    Derivative:
+        Zero: `x` counts as a constant.
+
+    Example:
+        >>> fg.grad(lambda x: x * fg.stop_gradient(x))(3.0)
+        np.float64(3.0)
+    """
     if x.__class__ is Tensor:
         return bind("stop_gradient", x)
     return x if tree.is_leaf_type(x.__class__) else tree.map(_stopped, x)
@@ -177,7 +188,26 @@ def _is_everything(index: Any) -> bool:
 
 @implements(np.where)
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
-    """Return `x` where the condition holds, else `y`; the gradient goes only where an element came from."""
+    """Return `x` where the condition holds, else `y`; the gradient goes only where an element came from.
+
+    Returns:
+        Array of the shape to which all broadcast, of the promoted dtype; with the condition alone what
+        `nonzero`
+        returns.
+
+    Raises:
+        ValueError: one of `x` and `y` is missing, or shapes do not broadcast.
+
+    Derivative:
+        The identity for the arm that an element comes from, zero for the other one, also where the other's
+        slope is
+        infinite or NaN.
+
+    Example:
+        >>> x = np.array([0.0, 4.0])
+        >>> fg.grad(lambda x: fnp.where(x > 0, fnp.sqrt(x), 0.0).sum())(x)
+        array([0.  , 0.25])
+    """
     if x is None or y is None:
         if (x is None) != (y is None):
             raise ValueError("either both or neither of x and y should be given")
@@ -193,21 +223,64 @@ def pick(condition: Any, x: Any, y: Any) -> Any:
 
 @implements(np.nonzero)
 def nonzero(a: Any) -> tuple[Any, ...]:
-    """Return the indices of the nonzero elements, one array of integers per axis."""
+    """Return the indices of the nonzero elements, one array of integers per axis.
+
+    Returns:
+        A vector of integers for each axis.
+
+    Raises:
+        TypeError: values are not known, under `vmap` or while staged.
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> fnp.nonzero(np.array([[0.0, 2.0]]))
+        (array([0]), array([1]))
+    """
     found = np.nonzero(concrete(a, "nonzero"))
     return tuple(map(wrap, found)) if isinstance(a, Tensor) else found
 
 
 @implements(np.argwhere)
 def argwhere(a: Any) -> Any:
-    """Return the indices of the nonzero elements, one row per element."""
+    """Return the indices of the nonzero elements, one row per element.
+
+    Returns:
+        Integers (number of nonzero elements, axes of `a`).
+
+    Raises:
+        TypeError: values are not known, under `vmap` or while staged: the shape would depend on them.
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> fnp.argwhere(np.array([0.0, 2.0, 3.0]))
+        array([[1],
+               [2]])
+    """
     found = np.argwhere(concrete(a, "argwhere"))
     return wrap(found) if isinstance(a, Tensor) else found
 
 
 @implements(np.flatnonzero)
 def flatnonzero(a: Any) -> Any:
-    """Return the indices of the nonzero elements of the flattened array."""
+    """Return the indices of the nonzero elements of the flattened array.
+
+    Returns:
+        Vector of integers.
+
+    Raises:
+        TypeError: values are not known, under `vmap` or while staged.
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> fnp.flatnonzero(np.array([0.0, 2.0, 3.0]))
+        array([1, 2])
+    """
     found = np.flatnonzero(concrete(a, "flatnonzero"))
     return wrap(found) if isinstance(a, Tensor) else found
 
@@ -223,7 +296,18 @@ def clip(
     max: Any = NO_VALUE,
     dtype: Any = None,
 ) -> Any:
-    """Return elements limited to [a_min, a_max]; at a limit, element and limit share the gradient equally."""
+    """Return elements limited to [a_min, a_max]; at a limit, element and limit share the gradient equally.
+
+    Returns:
+        Array of the shape to which all broadcast, of the promoted dtype.
+
+    Derivative:
+        One within the limits, zero outside; at a limit one half for the element and one half for the limit.
+
+    Example:
+        >>> fg.grad(lambda x: fnp.clip(x, 0.0, 1.0).sum())(np.array([-1.0, 0.0, 0.5]))
+        array([0. , 0.5, 1. ])
+    """
     if (a_min is NO_VALUE) != (a_max is NO_VALUE):
         raise TypeError("clip needs both a_min and a_max (None: no limit); give one limit as min= or max=")
     if a_min is not NO_VALUE and not (min is NO_VALUE and max is NO_VALUE):
@@ -259,7 +343,22 @@ def _limit(x: Any, dtype: np.dtype[Any], sign: int) -> Any:
 
 @implements(np.select)
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
-    """Return the elements of the first choice whose condition holds, else `default`."""
+    """Return the elements of the first choice whose condition holds, else `default`.
+
+    Returns:
+        Array of the shape to which all broadcast, of the promoted dtype.
+
+    Raises:
+        ValueError: as many conditions as choices are needed.
+
+    Derivative:
+        The identity, for the choice that an element comes from.
+
+    Example:
+        >>> x = np.array([1.0, 5.0])
+        >>> fnp.select([x < 2, x > 4], [x, 10 * x], 0.0)
+        array([ 1., 50.])
+    """
     if len(condlist) != len(choicelist) or not condlist:
         raise ValueError("select needs as many conditions as choices, and at least one")
     for i, condition in enumerate(condlist):
@@ -287,8 +386,18 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
         out: Tensor or array for the result.
         mode: what an integer beyond the choices means: "raise" an error, "wrap" around, or "clip".
 
+    Returns:
+        Array of the shape to which all broadcast, of the dtype of the choices.
+
     Raises:
         ValueError: an integer beyond the choices, or an unknown mode.
+
+    Derivative:
+        Of the choices: each element goes to the one that is chosen. The integers have none.
+
+    Example:
+        >>> fnp.choose([0, 1], [[1.0, 2.0], [3.0, 4.0]])
+        array([1., 4.])
     """
     options = list(choices)
     if mode not in {"raise", "wrap", "clip"}:
@@ -326,7 +435,22 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
 
 @implements(np.take)
 def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
-    """Return elements at indices along an axis; None flattens first."""
+    """Return elements at indices along an axis; None flattens first.
+
+    Returns:
+        Array of the shape of `a`, with that of `indices` in the place of the axis; dtype of `a`.
+
+    Raises:
+        IndexError: an index out of bounds, with `mode` "raise".
+        TypeError: floats as indices.
+
+    Derivative:
+        Each element gets the sum of the cotangents of its copies.
+
+    Example:
+        >>> fg.grad(lambda x: fnp.take(x, [0, 0, 2]).sum())(np.array([1.0, 2.0, 3.0]))
+        array([2., 0., 1.])
+    """
     a = next_to(a, indices)
     if axis is None or (not a.shape and axis in {0, -1}):
         a, axis = linear.reshape(a, (a.size,)), 0
@@ -365,7 +489,23 @@ def beside(y: Any, *xs: Any) -> Any:
 
 @implements(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
-    """Return elements at indices along an axis, other axes matched."""
+    """Return elements at indices along an axis, other axes matched.
+
+    Returns:
+        Array of the shape of `indices`, broadcast against `arr` in other axes; dtype of `arr`.
+
+    Raises:
+        IndexError: an index out of bounds, or indices that are no integers.
+        ValueError: another number of axes.
+
+    Derivative:
+        Each element gets the sum of the cotangents of its copies.
+
+    Example:
+        >>> x = np.array([[3.0, 1.0, 2.0]])
+        >>> fnp.take_along_axis(x, np.argsort(x), -1)
+        array([[1., 2., 3.]])
+    """
     arr, given = next_to(arr, indices), indices
     indices = indices if isinstance(indices, Tensor) else np.asarray(indices)
     if indices.dtype.kind not in "iu":
@@ -389,7 +529,21 @@ def along_axis(x: Any, indices: Any, axis: int, *, unique: bool = False) -> Any:
 
 @implements(np.compress)
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
-    """Return the slices along an axis for which the condition holds."""
+    """Return the slices along an axis for which the condition holds.
+
+    Returns:
+        Array of the shape of `a` with the axis as long as the condition is true; of one axis for None.
+
+    Raises:
+        TypeError: the condition is not known, under `vmap` or while staged.
+
+    Derivative:
+        The identity for the slices that are kept, zero for the others.
+
+    Example:
+        >>> fnp.compress([True, False], np.array([[1.0], [2.0]]), axis=0)
+        array([[1.]])
+    """
     chosen = concrete(condition, "compress")
     if np.ndim(chosen) != 1:
         raise ValueError(f"condition must be a 1-d array, not of {np.ndim(chosen)} axes")
@@ -398,13 +552,38 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
 
 @implements(np.extract)
 def extract(condition: Any, arr: Any) -> Any:
-    """Return the elements for which the condition holds, flattened."""
+    """Return the elements for which the condition holds, flattened.
+
+    Returns:
+        Array of one axis, of the dtype of `arr`.
+
+    Raises:
+        TypeError: the condition is not known, under `vmap` or while staged.
+
+    Derivative:
+        The identity for the elements that are kept, zero for the others.
+
+    Example:
+        >>> fnp.extract(np.array([True, False, True]), np.array([1.0, 2.0, 3.0]))
+        array([1., 3.])
+    """
     return beside(take(arr, np.flatnonzero(concrete(condition, "extract"))), condition)
 
 
 @implements(np.round, np.around)
 def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
-    """Return elements rounded to a number of decimals, ties to even; the slope is zero."""
+    """Return elements rounded to a number of decimals, ties to even; the slope is zero.
+
+    Returns:
+        Array of the shape and dtype of `a`.
+
+    Derivative:
+        Zero everywhere, jumps too.
+
+    Example:
+        >>> fnp.round(np.array([1.25, 2.5]), 1)
+        array([1.2, 2.5])
+    """
     a = as_value(a)
     if not isinstance(a, Tensor):
         return stored(np.round(a, decimals), out)
@@ -426,7 +605,18 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
 
 @implements(np.real)
 def real(val: Any) -> Any:
-    """Return the real part."""
+    """Return the real part.
+
+    Returns:
+        Array of the shape of `val`, real.
+
+    Derivative:
+        The cotangent, in the real part.
+
+    Example:
+        >>> fnp.real(np.array([1.0 + 2.0j]))
+        array([1.])
+    """
     if isinstance(val, int | float | complex):
         return val.real
     val = as_value(val)
@@ -435,7 +625,18 @@ def real(val: Any) -> Any:
 
 @implements(np.imag)
 def imag(val: Any) -> Any:
-    """Return the imaginary part."""
+    """Return the imaginary part.
+
+    Returns:
+        Array of the shape of `val`, real; zeros for real numbers.
+
+    Derivative:
+        The cotangent, in the imaginary part; zero for real numbers.
+
+    Example:
+        >>> fnp.imag(np.array([1.0 + 2.0j]))
+        array([2.])
+    """
     if isinstance(val, int | float | complex):
         return val.imag
     val = as_value(val)
@@ -456,7 +657,18 @@ def set_imag(x: Tensor, value: Any) -> None:
 
 @implements(np.angle)
 def angle(z: Any, deg: bool = False) -> Any:
-    """Return the angle of complex numbers, in radians or degrees."""
+    """Return the angle of complex numbers, in radians or degrees.
+
+    Returns:
+        Array of the shape of `z`, of floats.
+
+    Derivative:
+        That of `arctan2(imag, real)`: zero at the origin, smooth across the cut. Of real numbers zero.
+
+    Example:
+        >>> fnp.angle(np.array([1.0 + 1.0j]), deg=True)
+        array([45.])
+    """
     z = as_value(z)
     if z.dtype.kind == "b":
         z = linear.convert(z, np.dtype(int))  # beside NumPy's imaginary part, which is the number 0
@@ -468,7 +680,18 @@ def angle(z: Any, deg: bool = False) -> Any:
 def nan_to_num(
     x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
-    """Return `x` with NaN and infinities replaced by numbers; replaced elements have slope zero."""
+    """Return `x` with NaN and infinities replaced by numbers; replaced elements have slope zero.
+
+    Returns:
+        Array of the shape and dtype of `x`; `copy=False` writes to it.
+
+    Derivative:
+        One for elements that stay, zero for those that are replaced.
+
+    Example:
+        >>> fg.grad(lambda x: fnp.nan_to_num(x).sum())(np.array([3.0, np.nan]))
+        array([1., 0.])
+    """
     x = as_value(x)
     if isinstance(x, np.ndarray | np.generic) and not holds_tensor((nan, posinf, neginf)):
         return np.nan_to_num(x, copy, nan, posinf, neginf)
@@ -493,7 +716,18 @@ def nan_to_num(
 
 @implements(np.isclose)
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
-    """Return whether elements are equal within tolerances."""
+    """Return whether elements are equal within tolerances.
+
+    Returns:
+        Truth values, of the shape to which both broadcast.
+
+    Derivative:
+        None: the results are truth values.
+
+    Example:
+        >>> fnp.isclose(np.array([1.0, 2.0]), np.array([1.0 + 1e-9, 2.1]))
+        array([ True, False])
+    """
     x, y = together(a, b)
     if not any(isinstance(v, Tensor) for v in (x, y, rtol, atol)):
         return np.isclose(x, y, rtol, atol, equal_nan)
@@ -509,26 +743,79 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 
 @implements(np.allclose)
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """Return whether all elements are equal within tolerances."""
+    """Return whether all elements are equal within tolerances.
+
+    Returns:
+        One truth value.
+
+    Raises:
+        TypeError: values are not known, under `vmap` or while staged.
+
+    Derivative:
+        None: the result is a truth value.
+
+    Example:
+        >>> fnp.allclose(np.array([1.0]), np.array([1.0 + 1e-9]))
+        True
+    """
     x, y = (concrete(v, "allclose") for v in together(a, b))
     return bool(np.allclose(x, y, rtol, atol, equal_nan))
 
 
 @implements(np.array_equal)
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
-    """Return whether two arrays have the same shape and elements."""
+    """Return whether two arrays have the same shape and elements.
+
+    Returns:
+        One truth value.
+
+    Raises:
+        TypeError: values are not known, under `vmap` or while staged.
+
+    Derivative:
+        None: the result is a truth value.
+
+    Example:
+        >>> fnp.array_equal(np.array([1, 2]), [1, 2])
+        True
+    """
     x, y = (concrete(v, "array_equal") for v in together(a1, a2))
     return bool(np.array_equal(x, y, equal_nan))
 
 
 @implements(np.result_type)
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
-    """Return the dtype that NumPy's promotion gives."""
+    """Return the dtype that NumPy's promotion gives.
+
+    Returns:
+        The dtype; of Tensors as of arrays. Python's numbers give way to arrays.
+
+    Raises:
+        TypeError: dtypes that nothing holds together.
+
+    Derivative:
+        None: the result is a dtype.
+
+    Example:
+        >>> fnp.result_type(np.float32(1), 2.0)
+        dtype('float32')
+    """
     return np.result_type(*(promoted_as(x) if isinstance(x, Tensor) else x for x in arrays_and_dtypes))
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Return whether `x` has a complex dtype."""
+    """Return whether `x` has a complex dtype.
+
+    Returns:
+        One truth value; elements are not looked at, so it is known under `jit` and `vmap`.
+
+    Derivative:
+        None: the result is a truth value.
+
+    Example:
+        >>> fnp.iscomplexobj(np.array([1j]))
+        True
+    """
     return bool(as_value(x).dtype.kind == "c")
 
 
@@ -537,7 +824,21 @@ implements(np.iscomplexobj)(iscomplexobj)
 
 @implements(np.array2string)
 def array2string(a: Any, *args: Any, **kw: Any) -> str:
-    """Return the elements as text."""
+    """Return the elements as text.
+
+    Returns:
+        Text; arguments as in NumPy.
+
+    Raises:
+        TypeError: values are not known, under `vmap` or while staged.
+
+    Derivative:
+        None: the result is text.
+
+    Example:
+        >>> fnp.array2string(np.array([1.0, 2.0]))
+        '[1. 2.]'
+    """
     return np.array2string(on_host(concrete(a, "array2string")), *args, **kw)
 
 

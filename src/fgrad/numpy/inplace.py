@@ -66,9 +66,21 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
         v: values, flattened; over again where there are too few.
         mode: what an index beyond the end means: "raise" an error, "wrap" around, or "clip".
 
+    Returns:
+        None: `a` keeps its shape and dtype.
+
     Raises:
         IndexError: an index beyond the end.
         TypeError: the target is an array and a value is being differentiated.
+
+    Derivative:
+        The identity, for the value that stays; the old elements there get none.
+
+    Example:
+        >>> y = fnp.zeros(3)
+        >>> fnp.put(y, [0, 2], [1.0, 2.0])
+        >>> y
+        Tensor([1., 0., 2.])
     """
     if not isinstance(a, Tensor):
         _on_array(np.put, a, ind, v, mode)
@@ -98,9 +110,21 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> Non
         values: broadcast to the shape of `indices`.
         axis: the axis; None flattens the target.
 
+    Returns:
+        None: `arr` keeps its shape and dtype.
+
     Raises:
         IndexError: indices that are not integers, or out of bounds.
         ValueError: `indices` has another number of axes.
+
+    Derivative:
+        The identity, for the value that stays; the old elements there get none.
+
+    Example:
+        >>> y = fnp.zeros((1, 3))
+        >>> fnp.put_along_axis(y, np.array([[1]]), 5.0, -1)
+        >>> y
+        Tensor([[0., 5., 0.]])
     """
     if not isinstance(arr, Tensor):
         _on_array(np.put_along_axis, arr, indices, values, axis)
@@ -124,9 +148,21 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> Non
 def place(arr: Any, mask: Any, vals: Any) -> None:
     """Write `vals`, in order and over again, to the elements for which the mask holds.
 
+    Returns:
+        None: `arr` keeps its shape and dtype.
+
     Raises:
         TypeError: the target is an array and a value is being differentiated, or its dtype cannot hold it.
         ValueError: a mask of another size, or nothing to write.
+
+    Derivative:
+        The identity, for the values that are written; the old elements there get none.
+
+    Example:
+        >>> y = fnp.zeros(3)
+        >>> fnp.place(y, np.array([True, False, True]), [1.0, 2.0])
+        >>> y
+        Tensor([1., 0., 2.])
     """
     if not isinstance(arr, Tensor):
         _on_array(np.place, arr, mask, vals)
@@ -148,9 +184,21 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
 def putmask(a: Any, /, mask: Any, values: Any) -> None:
     """Write the elements of `values` that stand where the mask holds; `values` over again if it is smaller.
 
+    Returns:
+        None: `a` keeps its shape and dtype.
+
     Raises:
         TypeError: the target is an array and a value is being differentiated, or its dtype cannot hold it.
         ValueError: a mask of another size.
+
+    Derivative:
+        The identity, for the values that are written; the old elements there get none.
+
+    Example:
+        >>> y = fnp.zeros(2)
+        >>> fnp.putmask(y, [False, True], [1.0, 2.0])
+        >>> y
+        Tensor([0., 2.])
     """
     if not isinstance(a, Tensor):
         _on_array(np.putmask, a, mask, values)
@@ -169,9 +217,21 @@ def putmask(a: Any, /, mask: Any, values: Any) -> None:
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     """Write `src`, broadcast, to the elements of `dst` for which `where` holds.
 
+    Returns:
+        None: `dst` keeps its shape and dtype.
+
     Raises:
         TypeError: `casting` forbids it, or the target is an array and a value is being differentiated.
         ValueError: `src` or `where` does not broadcast.
+
+    Derivative:
+        The identity, for `src` where it is written; `dst` keeps its gradient elsewhere.
+
+    Example:
+        >>> y = fnp.zeros(2)
+        >>> fnp.copyto(y, [1.0, 2.0], where=[True, False])
+        >>> y
+        Tensor([1., 0.])
     """
     if not isinstance(dst, Tensor):
         _on_array(np.copyto, dst, src, casting, storable(where))
@@ -202,9 +262,22 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
         val: values, flattened.
         wrap: whether the diagonal of a tall matrix starts anew below.
 
+    Returns:
+        None: `a` keeps its shape and dtype.
+
     Raises:
         TypeError: the target is an array and a value is being differentiated.
         ValueError: less than two axes, or axes of unequal length where there are more.
+
+    Derivative:
+        The identity, for the values; the old diagonal gets none.
+
+    Example:
+        >>> y = fnp.zeros((2, 2))
+        >>> fnp.fill_diagonal(y, 3.0)
+        >>> y
+        Tensor([[3., 0.],
+                [0., 3.]])
     """
     if not isinstance(a, Tensor):
         _on_array(np.fill_diagonal, a, val, wrap)

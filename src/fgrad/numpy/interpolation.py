@@ -36,6 +36,12 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     Derivative:
         In `x` the slope of the segment to the right of a node, at the last node of the one to its left, and
         zero outside of the nodes; in `xp`, `fp`, `left` and `right` that of the formula for this segment.
+
+    Example:
+        >>> fnp.interp(1.5, [1.0, 2.0], [10.0, 20.0])
+        np.float64(15.0)
+        >>> fg.grad(lambda x: fnp.interp(x, [1.0, 2.0], [10.0, 20.0]))(1.5)
+        np.float64(10.0)
     """
     x, xp, fp, left, right, period = operands(x, xp, fp, left, right, period)
     x, xp, fp = map(as_value, (x, xp, fp))

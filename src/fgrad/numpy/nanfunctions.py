@@ -42,7 +42,18 @@ def nansum(
     initial: Any = NO_VALUE,
     where: Any = NO_VALUE,
 ) -> Any:
-    """Return the sum over axes of the elements that are not NaN; zero where there are none."""
+    """Return the sum over axes of the elements that are not NaN; zero where there are none.
+
+    Returns:
+        Array of the shape of `a` without the axes; small integers are widened as in `sum`.
+
+    Derivative:
+        One for each element that counts, zero for NaN.
+
+    Example:
+        >>> fg.grad(fnp.nansum)(np.array([1.0, np.nan]))
+        array([1., 0.])
+    """
     return sum(_split(a, 0)[0], axis, dtype, out, keepdims, initial, _everywhere(where))
 
 
@@ -56,19 +67,52 @@ def nanprod(
     initial: Any = NO_VALUE,
     where: Any = NO_VALUE,
 ) -> Any:
-    """Return the product over axes of the elements that are not NaN; one where there are none."""
+    """Return the product over axes of the elements that are not NaN; one where there are none.
+
+    Returns:
+        Array of the shape of `a` without the axes; small integers are widened as in `prod`.
+
+    Derivative:
+        The product of the others, right where elements are zero; zero for NaN.
+
+    Example:
+        >>> fg.grad(fnp.nanprod)(np.array([2.0, np.nan, 3.0]))
+        array([3., 0., 2.])
+    """
     return prod(_split(a, 1)[0], axis, dtype, out, keepdims, initial, _everywhere(where))
 
 
 @extends(np.nancumsum)
 def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the sums of the elements up to each position along an axis, NaN as zero; None flattens first."""
+    """Return the sums of the elements up to each position along an axis, NaN as zero; None flattens first.
+
+    Returns:
+        Array of the shape of `a`, or flat; small integers are widened as in `cumsum`.
+
+    Derivative:
+        Of an element the sum of the cotangents from its position on; NaN has the gradient zero.
+
+    Example:
+        >>> fnp.nancumsum(np.array([2.0, np.nan, 3.0]))
+        array([2., 2., 5.])
+    """
     return cumsum(_split(a, 0)[0], axis, dtype, out)
 
 
 @extends(np.nancumprod)
 def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the products of the elements up to each position on an axis, NaN as one; None flattens first."""
+    """Return the products of the elements up to each position on an axis, NaN as one; None flattens first.
+
+    Returns:
+        Array of the shape of `a`, or flat; small integers are widened as in `cumprod`.
+
+    Derivative:
+        That of `cumprod`, right where elements are zero; NaN has the gradient zero.
+
+    Example:
+        >>> fnp.nancumprod(np.array([2.0, np.nan, 3.0]))
+        array([2., 2., 6.])
+    """
     return cumprod(_split(a, 1)[0], axis, dtype, out)
 
 
@@ -88,7 +132,23 @@ def nanmax(
     initial: Any = NO_VALUE,
     where: Any = NO_VALUE,
 ) -> Any:
-    """Return the greatest element over axes that is not NaN; elements that tie share the gradient equally."""
+    """Return the greatest element over axes that is not NaN; elements that tie share the gradient equally.
+
+    Returns:
+        Array of the shape of `a` without the axes, of its dtype; NaN, with a RuntimeWarning, where there is
+        nothing
+        else.
+
+    Raises:
+        ValueError: no elements, and no `initial`.
+
+    Derivative:
+        1 / n for each of n elements that attain it; zero for NaN.
+
+    Example:
+        >>> fg.grad(fnp.nanmax)(np.array([3.0, np.nan, 3.0]))
+        array([0.5, 0. , 0.5])
+    """
     return _extremum("nanmax", a, axis, out, keepdims, initial, where)
 
 
@@ -101,7 +161,23 @@ def nanmin(
     initial: Any = NO_VALUE,
     where: Any = NO_VALUE,
 ) -> Any:
-    """Return the smallest element over axes that is not NaN; elements that tie share the gradient equally."""
+    """Return the smallest element over axes that is not NaN; elements that tie share the gradient equally.
+
+    Returns:
+        Array of the shape of `a` without the axes, of its dtype; NaN, with a RuntimeWarning, where there is
+        nothing
+        else.
+
+    Raises:
+        ValueError: no elements, and no `initial`.
+
+    Derivative:
+        1 / n for each of n elements that attain it; zero for NaN.
+
+    Example:
+        >>> fg.grad(fnp.nanmin)(np.array([3.0, np.nan, 5.0]))
+        array([1., 0., 0.])
+    """
     return _extremum("nanmin", a, axis, out, keepdims, initial, where)
 
 
@@ -136,6 +212,16 @@ def nanmean(
     """Return the arithmetic mean over axes of the elements that are not NaN.
 
     Where there are none it is NaN, with a RuntimeWarning, and the gradient is zero.
+
+    Returns:
+        Array of the shape of `a` without the axes; integers give float64.
+
+    Derivative:
+        1 / n for each of n elements that count; zero for NaN.
+
+    Example:
+        >>> fg.grad(fnp.nanmean)(np.array([1.0, np.nan, 3.0]))
+        array([0.5, 0. , 0.5])
     """
     where = _everywhere(where)
     x, nan = _split(a, 0)
@@ -165,6 +251,16 @@ def nanvar(
     """Return the variance over axes of the elements that are not NaN, with divisor n - ddof.
 
     Where no degree of freedom is left it is NaN, with a RuntimeWarning, and the gradient is zero.
+
+    Returns:
+        Array of the shape of `a` without the axes, real; integers give float64.
+
+    Derivative:
+        That of `var`; zero for NaN.
+
+    Example:
+        >>> fnp.nanvar(np.array([1.0, np.nan, 3.0]))
+        np.float64(1.0)
     """
     y = _spread(a, axis, dtype, out, ddof, keepdims, where, mean, correction, lambda y: y)
     return stored(as_scalar(y), out)
@@ -183,7 +279,18 @@ def nanstd(
     mean: Any = NO_VALUE,
     correction: Any = NO_VALUE,
 ) -> Any:
-    """Return the standard deviation over axes of the elements that are not NaN; its slope at zero is zero."""
+    """Return the standard deviation over axes of the elements that are not NaN; its slope at zero is zero.
+
+    Returns:
+        Array of the shape of `a` without the axes, real; integers give float64.
+
+    Derivative:
+        That of `std`; zero for NaN, and where all others are equal.
+
+    Example:
+        >>> fnp.nanstd(np.array([1.0, np.nan, 3.0]))
+        np.float64(1.0)
+    """
     y = _spread(
         a, axis, dtype, out, ddof, keepdims, where, mean, correction, functools.partial(rooted, out=out)
     )

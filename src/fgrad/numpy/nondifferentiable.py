@@ -17,7 +17,21 @@ from fgrad.numpy.registry import implements, named
 
 @implements(np.array_equiv)
 def array_equiv(a1: Any, a2: Any) -> bool:
-    """Return whether two arrays have the same elements after one of them is broadcast to the other."""
+    """Return whether two arrays have the same elements after one of them is broadcast to the other.
+
+    Returns:
+        One truth value.
+
+    Raises:
+        TypeError: values are not known, under `vmap` or while staged.
+
+    Derivative:
+        None: the result is a truth value.
+
+    Example:
+        >>> fnp.array_equiv([1, 1], 1)
+        True
+    """
     x, y = (concrete(v, "array_equiv") for v in together(a1, a2))
     return bool(np.array_equiv(x, y))
 
@@ -31,7 +45,24 @@ def _share(a: Any, b: Any, question: Callable[..., bool]) -> bool:
 
 @implements(np.shares_memory)
 def shares_memory(a: Any, b: Any, /, max_work: int = -1) -> bool:
-    """Return whether writing to one changes the other: Tensors share with their views."""
+    """Return whether writing to one changes the other: Tensors share with their views.
+
+    Returns:
+        One truth value.
+
+    Derivative:
+        None: the result is a truth value.
+
+    Differences from NumPy:
+        Of Tensors only a view and its base share: writing to other Tensors changes nothing, whatever memory
+        they lie
+        in.
+
+    Example:
+        >>> x = fg.tensor([1.0, 2.0])
+        >>> fnp.shares_memory(x[:1], x[1:])
+        False
+    """
     if isinstance(a, Tensor) or isinstance(b, Tensor):
         return _share(a, b, np.shares_memory)
     return np.shares_memory(a, b, max_work)  # type: ignore[arg-type]  # any limit may be given
@@ -39,7 +70,24 @@ def shares_memory(a: Any, b: Any, /, max_work: int = -1) -> bool:
 
 @implements(np.may_share_memory)
 def may_share_memory(a: Any, b: Any, /, max_work: int = 0) -> bool:
-    """Return whether writing to one may change the other: Tensors share with their views."""
+    """Return whether writing to one may change the other: Tensors share with their views.
+
+    Returns:
+        One truth value.
+
+    Derivative:
+        None: the result is a truth value.
+
+    Differences from NumPy:
+        Of Tensors only a view and its base share: writing to other Tensors changes nothing, whatever memory
+        they lie
+        in.
+
+    Example:
+        >>> x = fg.tensor([1.0, 2.0])
+        >>> fnp.may_share_memory(x, x[1:])
+        True
+    """
     if isinstance(a, Tensor) or isinstance(b, Tensor):
         return _share(a, b, np.may_share_memory)
     return np.may_share_memory(a, b, max_work)  # type: ignore[arg-type]  # any limit may be given
@@ -51,13 +99,38 @@ def _dtype_or_array(x: Any) -> Any:
 
 @implements(np.can_cast)
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
-    """Return whether a dtype, or that of an array, can be cast to another under a rule."""
+    """Return whether a dtype, or that of an array, can be cast to another under a rule.
+
+    Returns:
+        One truth value.
+
+    Derivative:
+        None: the result is a truth value.
+
+    Example:
+        >>> fnp.can_cast(fg.tensor([1.0]), np.float32)
+        False
+    """
     return bool(np.can_cast(from_.dtype if isinstance(from_, Tensor) else from_, to, casting))
 
 
 @implements(np.min_scalar_type)
 def min_scalar_type(a: Any, /) -> np.dtype[Any]:
-    """Return the smallest dtype that holds a number; of an array with axes its own."""
+    """Return the smallest dtype that holds a number; of an array with axes its own.
+
+    Returns:
+        The dtype.
+
+    Raises:
+        TypeError: the value is not known, under `vmap` or while staged.
+
+    Derivative:
+        None: the result is a dtype.
+
+    Example:
+        >>> fnp.min_scalar_type(fg.tensor(10))
+        dtype('uint8')
+    """
     return np.min_scalar_type(
         a if not isinstance(a, Tensor) else _dtype_or_array(a) if a.shape else concrete(a, "min_scalar_type")
     )
@@ -65,7 +138,21 @@ def min_scalar_type(a: Any, /) -> np.dtype[Any]:
 
 @implements(np.common_type)
 def common_type(*arrays: Any) -> Any:
-    """Return the floating-point scalar type that holds every array without loss."""
+    """Return the floating-point scalar type that holds every array without loss.
+
+    Returns:
+        A scalar type of NumPy, float64 for integers.
+
+    Raises:
+        TypeError: an array of neither numbers nor truth values.
+
+    Derivative:
+        None: the result is a type.
+
+    Example:
+        >>> fnp.common_type(fg.tensor([1]), np.ones(2, np.float32))
+        <class 'numpy.float64'>
+    """
     return np.common_type(*map(_dtype_or_array, arrays))
 
 
@@ -73,23 +160,79 @@ def common_type(*arrays: Any) -> Any:
 def array_repr(
     arr: Any, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None
 ) -> str:
-    """Return the text that `repr` gives for an array with these elements."""
+    """Return the text that `repr` gives for an array with these elements.
+
+    Returns:
+        Text.
+
+    Raises:
+        TypeError: values are not known, under `vmap` or while staged.
+
+    Derivative:
+        None: the result is text.
+
+    Example:
+        >>> fnp.array_repr(fg.tensor([1.0, 2.0]))
+        'array([1., 2.])'
+    """
     return np.array_repr(on_host(concrete(arr, "array_repr")), max_line_width, precision, suppress_small)
 
 
 @implements(np.array_str)
 def array_str(a: Any, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None) -> str:
-    """Return the elements as text, without the name of the class."""
+    """Return the elements as text, without the name of the class.
+
+    Returns:
+        Text.
+
+    Raises:
+        TypeError: values are not known, under `vmap` or while staged.
+
+    Derivative:
+        None: the result is text.
+
+    Example:
+        >>> fnp.array_str(fg.tensor([1.0, 2.0]))
+        '[1. 2.]'
+    """
     return np.array_str(on_host(concrete(a, "array_str")), max_line_width, precision, suppress_small)
 
 
 def format_float_positional(x: Any, *args: Any, **kwargs: Any) -> str:
-    """Return a number as text in decimals; arguments as in NumPy."""
+    """Return a number as text in decimals; arguments as in NumPy.
+
+    Returns:
+        Text.
+
+    Raises:
+        TypeError: the value is not known, under `vmap` or while staged.
+
+    Derivative:
+        None: the result is text.
+
+    Example:
+        >>> fnp.format_float_positional(fg.tensor(0.25))
+        '0.25'
+    """
     return np.format_float_positional(_scalar(x), *args, **kwargs)
 
 
 def format_float_scientific(x: Any, *args: Any, **kwargs: Any) -> str:
-    """Return a number as text with an exponent; arguments as in NumPy."""
+    """Return a number as text with an exponent; arguments as in NumPy.
+
+    Returns:
+        Text.
+
+    Raises:
+        TypeError: the value is not known, under `vmap` or while staged.
+
+    Derivative:
+        None: the result is text.
+
+    Example:
+        >>> fnp.format_float_scientific(fg.tensor(1234.5))
+        '1.2345e+03'
+    """
     return np.format_float_scientific(_scalar(x), *args, **kwargs)
 
 
@@ -97,13 +240,28 @@ def _scalar(x: Any) -> Any:
     return on_host(concrete(x, "text"))[()] if isinstance(x, Tensor) else x
 
 
-def _saves(function: Callable[..., Any]) -> Callable[..., None]:
+def _saves(function: Callable[..., Any], example: str) -> Callable[..., None]:
     """Return a function of NumPy that writes to a file, for constant Tensors too."""
 
     @implements(function)
     @named(
         function.__name__,
-        f"Write arrays and constant Tensors to a file, as `numpy.{function.__name__}` does.",
+        f"""Write arrays and constant Tensors to a file, as `numpy.{function.__name__}` does.
+
+        Returns:
+            None. Shapes and dtypes are read again as they were; NumPy reads Tensors as arrays.
+
+        Raises:
+            TypeError: values are not known, under `vmap` or while staged.
+
+        Derivative:
+            None: a file holds numbers.
+
+        Example:
+            >>> import io
+            >>> file = io.BytesIO()
+            {example}
+        """,
     )
     def save(*args: Any, **kwargs: Any) -> None:
         plain = tree.map(lambda x: np.asarray(x) if isinstance(x, Tensor) else x, (args, kwargs))
@@ -112,7 +270,30 @@ def _saves(function: Callable[..., Any]) -> Callable[..., None]:
     return save
 
 
-save: Callable[..., None] = _saves(np.save)
-savetxt: Callable[..., None] = _saves(np.savetxt)
-savez: Callable[..., None] = _saves(np.savez)
-savez_compressed: Callable[..., None] = _saves(np.savez_compressed)
+save: Callable[..., None] = _saves(
+    np.save,
+    """>>> fnp.save(file, fg.tensor([1.0, 2.0]))
+            >>> _ = file.seek(0)
+            >>> np.load(file)
+            array([1., 2.])""",
+)
+savetxt: Callable[..., None] = _saves(
+    np.savetxt,
+    """>>> fnp.savetxt(file, fg.tensor([1.0, 2.0]), fmt="%g")
+            >>> file.getvalue().split()
+            [b'1', b'2']""",
+)
+savez: Callable[..., None] = _saves(
+    np.savez,
+    """>>> fnp.savez(file, x=fg.tensor([1.0, 2.0]))
+            >>> _ = file.seek(0)
+            >>> np.load(file)["x"]
+            array([1., 2.])""",
+)
+savez_compressed: Callable[..., None] = _saves(
+    np.savez_compressed,
+    """>>> fnp.savez_compressed(file, x=fg.tensor([1.0, 2.0]))
+            >>> _ = file.seek(0)
+            >>> np.load(file)["x"]
+            array([1., 2.])""",
+)

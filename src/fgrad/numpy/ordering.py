@@ -75,6 +75,13 @@ def sort(
     Derivative:
         The permutation: the gradient of each element goes back to where it came from, equal elements in the
         order in which they stand.
+
+    Example:
+        >>> fnp.sort(np.array([3.0, 1.0, 2.0]))
+        array([1., 2., 3.])
+        >>> fg.jacobian(fnp.sort)(np.array([3.0, 1.0]))
+        array([[0., 1.],
+               [1., 0.]])
     """
     if descending:
         return _descending(a, axis, lambda a, place: sort(a, place, kind, order, stable=stable))
@@ -97,6 +104,16 @@ def argsort(
     """Return the indices that sort `a` along an axis; None flattens first.
 
     The arguments are those of `sort`.
+
+    Returns:
+        Integers (int64), of the shape of `a`, or flat.
+
+    Derivative:
+        None: the results are integers. `take_along_axis` with them differentiates the sorted elements.
+
+    Example:
+        >>> fnp.argsort(np.array([3.0, 1.0, 2.0]))
+        array([1, 2, 0])
     """
     if descending:
         places = _descending(a, axis, lambda a, place: argsort(a, place, kind, order, stable=stable))
@@ -108,7 +125,18 @@ def argsort(
 
 @implements(np.sort_complex)
 def sort_complex(a: Any) -> Any:
-    """Return `a` sorted along its last axis, as complex numbers: by real part, then by imaginary part."""
+    """Return `a` sorted along its last axis, as complex numbers: by real part, then by imaginary part.
+
+    Returns:
+        Array of the shape of `a`, of complex numbers.
+
+    Derivative:
+        The permutation, as for `sort`.
+
+    Example:
+        >>> fnp.sort_complex(np.array([3.0, 1.0]))
+        array([1.+0.j, 3.+0.j])
+    """
     y = sort(a)
     if y.dtype.kind == "c":
         return y
@@ -117,7 +145,18 @@ def sort_complex(a: Any) -> Any:
 
 @implements(np.lexsort)
 def lexsort(keys: Any, axis: int = -1) -> Any:
-    """Return the indices that sort by several keys, the last of which counts most."""
+    """Return the indices that sort by several keys, the last of which counts most.
+
+    Returns:
+        Integers (int64), of the shape of one key.
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> fnp.lexsort((np.array([1, 0, 2]), np.array([1, 1, 0])))
+        array([2, 1, 0])
+    """
     rows = together(*keys) if isinstance(keys, tuple | list) else (keys,)
     values = tuple([concrete(k, "lexsort") for k in rows])
     found = np.lexsort(values if isinstance(keys, tuple | list) else values[0], axis)
@@ -149,6 +188,10 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect"
 
     Derivative:
         The permutation, as that of `sort`; between equal elements it is not specified.
+
+    Example:
+        >>> fnp.partition(np.array([3.0, 1.0, 2.0]), 0)[0]
+        np.float64(1.0)
     """
     a, kth = as_tensor(as_value(a)), _kths(kth)
     np.partition(np.zeros(1), 0, kind=kind, order=order)  # NumPy's checks
@@ -163,7 +206,21 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect"
 def argpartition(
     a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None
 ) -> Any:
-    """Return the indices that partition `a` along an axis; None flattens first."""
+    """Return the indices that partition `a` along an axis; None flattens first.
+
+    Returns:
+        Integers (int64), of the shape of `a`, or flat.
+
+    Raises:
+        ValueError: `kth` is out of bounds.
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> int(fnp.argpartition(np.array([3.0, 1.0, 2.0]), 0)[0])
+        1
+    """
     a, kth = as_value(a), _kths(kth)
     np.partition(np.zeros(1), 0, kind=kind, order=order)  # NumPy's checks
     a, place = along(a, axis)
@@ -182,6 +239,13 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
 
     Returns:
         Integers of the shape of `v`.
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> fnp.searchsorted(np.array([1.0, 2.0, 3.0]), 2.5)
+        np.int64(2)
     """
     a, v = next_to(a, v, sorter), next_to(v, a, sorter)
     if sorter is not None:
@@ -210,6 +274,13 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     Raises:
         ValueError: `bins` is not monotonic.
         TypeError: `x` is complex.
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> fnp.digitize(np.array([0.5, 1.5]), np.array([0.0, 1.0, 2.0]))
+        array([1, 2])
     """
     x, bins = together(x, bins)
     edges = concrete(bins, "digitize")
@@ -239,13 +310,41 @@ def _arg(name: str, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
 
 @implements(np.argmax)
 def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-    """Return the index of the first greatest element."""
+    """Return the index of the first greatest element.
+
+    Returns:
+        Integers (int64), of the shape of `a` without the axis; without `axis` one for the flattened array.
+
+    Raises:
+        ValueError: no elements.
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> fnp.argmax(np.array([1.0, 3.0, 3.0]))
+        np.int64(1)
+    """
     return _arg("argmax", a, axis, out, keepdims)
 
 
 @implements(np.argmin)
 def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-    """Return the index of the first smallest element."""
+    """Return the index of the first smallest element.
+
+    Returns:
+        Integers (int64), of the shape of `a` without the axis; without `axis` one for the flattened array.
+
+    Raises:
+        ValueError: no elements.
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> fnp.argmin(np.array([2.0, 1.0, 1.0]))
+        np.int64(1)
+    """
     return _arg("argmin", a, axis, out, keepdims)
 
 
@@ -263,8 +362,18 @@ def _nanarg(name: str, a: Any, axis: Any, out: Any, keepdims: Any, worst: float)
 def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
     """Return the index of the first greatest element that is not NaN.
 
+    Returns:
+        Integers (int64), of the shape of `a` without the axis.
+
     Raises:
         ValueError: every element of a slice is NaN.
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> fnp.nanargmax(np.array([1.0, np.nan, 3.0]))
+        np.int64(2)
     """
     return _nanarg("argmax", a, axis, out, keepdims, -np.inf)
 
@@ -273,7 +382,17 @@ def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = Fals
 def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
     """Return the index of the first smallest element that is not NaN.
 
+    Returns:
+        Integers (int64), of the shape of `a` without the axis.
+
     Raises:
         ValueError: every element of a slice is NaN.
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> fnp.nanargmin(np.array([1.0, np.nan, 3.0]))
+        np.int64(0)
     """
     return _nanarg("argmin", a, axis, out, keepdims, np.inf)

@@ -43,12 +43,21 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
             (vector, widths, axis, kwargs) that writes the borders of a vector.
         **kwargs: the options of the mode, which may be Tensors; those of a function.
 
+    Returns:
+        Array of the shape of `array`, each axis longer by its borders; dtype of `array`.
+
     Raises:
         TypeError: lengths that are no integers.
         ValueError: negative lengths, an unknown mode or option, or nothing to take a border from.
 
     Derivative:
         Flows to `array` and to the values of borders.
+
+    Example:
+        >>> fnp.pad(np.array([1.0, 2.0]), 1)
+        array([0., 1., 2., 0.])
+        >>> fg.grad(lambda x: fnp.pad(x, 1, mode="edge").sum())(np.array([1.0, 2.0, 3.0]))
+        array([2., 1., 2.])
     """
     x = next_to(array, *kwargs.values())
     if isinstance(pad_width, dict):

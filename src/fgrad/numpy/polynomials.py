@@ -59,6 +59,13 @@ def poly(seq_of_zeros: Any) -> Any:
 
     Raises:
         ValueError: neither a vector nor a square matrix.
+
+    Derivative:
+        By the chain of products, in every root; of a matrix by its eigenvalues.
+
+    Example:
+        >>> fnp.poly(np.array([1.0, 2.0]))
+        array([ 1., -3.,  2.])
     """
     z = atleast_1d(as_value(seq_of_zeros))
     if len(z.shape) == 2 and z.shape[0] == z.shape[1] != 0:
@@ -92,7 +99,7 @@ def roots(p: Any) -> Any:
         p: vector of coefficients; leading zeros lower the degree.
 
     Returns:
-        Vector, real if all roots are (under vmap always complex).
+        Vector of as many roots as the degree; real if all roots are, under `vmap` always complex.
 
     Raises:
         ValueError: `p` is no vector.
@@ -100,6 +107,10 @@ def roots(p: Any) -> Any:
 
     Derivative:
         -r**(N-j) / p'(r) of the root r in the coefficient j, by the implicit function theorem.
+
+    Example:
+        >>> np.sort(fnp.roots(np.array([1.0, -3.0, 2.0])))
+        array([1., 2.])
     """
     (p,) = _coefficients(p)
     if len(p.shape) != 1:
@@ -126,8 +137,20 @@ def polyval(p: Any, x: Any) -> Any:
         p: vector of coefficients, or a matrix whose columns broadcast with `x`.
         x: points, of any shape.
 
+    Returns:
+        Array of the shape of `x`, of the promoted dtype.
+
     Raises:
         TypeError: a polynomial (poly1d) in place of `x`; multiply with `polymul` instead.
+
+    Derivative:
+        In the coefficients and in `x`, where it is that of the polynomial.
+
+    Example:
+        >>> fnp.polyval([1.0, 0.0, 2.0], 3.0)
+        np.float64(11.0)
+        >>> fg.grad(lambda x: fnp.polyval([1.0, 0.0, 2.0], x))(3.0)
+        np.float64(6.0)
     """
     if isinstance(x, np.poly1d):
         raise TypeError("polyval of Tensors takes numbers, no poly1d; compose polynomials with polymul")
@@ -156,13 +179,17 @@ def polyfit(
             residuals unless `cov` is "unscaled".
 
     Returns:
-        Coefficients (deg + 1,) or (deg + 1, k), the highest power first.
+        Array of coefficients (deg + 1,) or (deg + 1, k), the highest power first.
 
     Raises:
         TypeError, ValueError: incompatible shapes, or too few points for `cov`.
 
     Derivative:
         In x, y and w: that of `lstsq`, along problems of the same rank.
+
+    Example:
+        >>> fnp.polyfit(np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 5.0]), 1).round(6)
+        array([2., 1.])
     """
     x, y, w = operands(x, y, w)
     x, y, n = inexact(x), inexact(y), int(deg) + 1
@@ -210,13 +237,35 @@ def polyfit(
 
 @extends(np.polyadd)
 def polyadd(a1: Any, a2: Any) -> Any:
-    """Return the sum of two polynomials."""
+    """Return the sum of two polynomials.
+
+    Returns:
+        Vector of coefficients, the highest first, as long as the longer one; the promoted dtype.
+
+    Derivative:
+        The identity in both.
+
+    Example:
+        >>> fnp.polyadd([1.0, 2.0], [1.0])
+        array([1., 3.])
+    """
     return _sum(np.add, a1, a2)
 
 
 @extends(np.polysub)
 def polysub(a1: Any, a2: Any) -> Any:
-    """Return the difference of two polynomials."""
+    """Return the difference of two polynomials.
+
+    Returns:
+        Vector of coefficients, the highest first, as long as the longer one; the promoted dtype.
+
+    Derivative:
+        One in the first, minus one in the second.
+
+    Example:
+        >>> fnp.polysub([1.0, 2.0], [1.0])
+        array([1., 1.])
+    """
     return _sum(np.subtract, a1, a2)
 
 
@@ -229,7 +278,18 @@ def _sum(f: Any, a1: Any, a2: Any) -> Any:
 
 @extends(np.polymul)
 def polymul(a1: Any, a2: Any) -> Any:
-    """Return the product of two polynomials, without leading zeros of the factors."""
+    """Return the product of two polynomials, without leading zeros of the factors.
+
+    Returns:
+        Vector of coefficients, the highest first; the promoted dtype.
+
+    Derivative:
+        That of `convolve`, in both.
+
+    Example:
+        >>> fnp.polymul([1.0, 1.0], [1.0, 2.0])
+        array([1., 3., 2.])
+    """
     x, y = _coefficients(a1, a2)
     if len(x.shape) > 1 or len(y.shape) > 1:
         raise ValueError("Polynomial must be 1d only.")
@@ -242,7 +302,18 @@ def polymul(a1: Any, a2: Any) -> Any:
 
 @extends(np.polydiv)
 def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
-    """Return quotient and remainder of two polynomials, the remainder without leading zeros."""
+    """Return quotient and remainder of two polynomials, the remainder without leading zeros.
+
+    Returns:
+        Two vectors of coefficients, the highest first; floats or complex numbers.
+
+    Derivative:
+        By the chain of the division; how many zeros lead is decided by the values.
+
+    Example:
+        >>> fnp.polydiv(np.array([1.0, 3.0, 2.0]), np.array([1.0, 1.0]))
+        (array([1., 2.]), array([0.]))
+    """
     x, y = (p + 0.0 for p in _coefficients(u, v))
     if not x.shape[0] or not y.shape[0]:
         raise IndexError("index 0 is out of bounds for axis 0 with size 0: a polynomial has coefficients")
@@ -261,7 +332,21 @@ def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
 
 @extends(np.polyder)
 def polyder(p: Any, m: int = 1) -> Any:
-    """Return the m-th derivative of a polynomial."""
+    """Return the m-th derivative of a polynomial.
+
+    Returns:
+        Vector of coefficients, the highest first, `m` shorter; dtype of `p` or wider.
+
+    Raises:
+        ValueError: `m` is negative.
+
+    Derivative:
+        Linear in the coefficients.
+
+    Example:
+        >>> fnp.polyder(np.array([1.0, 0.0, 3.0]))
+        array([2., 0.])
+    """
     if m < 0:
         raise ValueError("Order of derivative must be positive (see polyint)")
     p = as_value(p)
@@ -278,6 +363,19 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
         p: vector of coefficients.
         m: how often to integrate.
         k: the constants of integration, the first integration's first; one for all, or as many as `m`.
+
+    Returns:
+        Vector of coefficients, the highest first, `m` longer; integers give floats.
+
+    Raises:
+        ValueError: `m` is negative, or `k` has another number of constants.
+
+    Derivative:
+        Linear in the coefficients and in the constants.
+
+    Example:
+        >>> fnp.polyint(np.array([2.0, 1.0]))
+        array([1., 1., 0.])
     """
     m = int(m)
     if m < 0:
@@ -296,7 +394,22 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
 
 @extends(np.vander)
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803 -- NumPy's name
-    """Return the powers of a vector as columns, N of them, the highest first unless `increasing`."""
+    """Return the powers of a vector as columns, N of them, the highest first unless `increasing`.
+
+    Returns:
+        Array (len(x), N) of powers, N = len(x) by default; dtype of `x`, integers as in NumPy.
+
+    Raises:
+        ValueError: `x` has not one axis.
+
+    Derivative:
+        That of each power; 0 for the column of ones.
+
+    Example:
+        >>> fnp.vander(np.array([2.0, 3.0]), 3)
+        array([[4., 2., 1.],
+               [9., 3., 1.]])
+    """
     x = as_value(x)
     if len(x.shape) != 1:
         raise ValueError("x must be a one-dimensional array or sequence.")

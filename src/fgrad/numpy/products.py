@@ -49,7 +49,23 @@ _SMALL = {  # the letters of products of vectors and matrices
 def matmul(
     x1: Any, x2: Any, /, out: Any = None, *, axes: Any = None, axis: Any = None, dtype: Any = None, **_: Any
 ) -> Any:
-    """Return the matrix product; axes before the last two broadcast, vectors are rows or columns at need."""
+    """Return the matrix product; axes before the last two broadcast, vectors are rows or columns at need.
+
+    Returns:
+        Array (..., n, m) of (..., n, k) and (..., k, m), without the axis of a vector; the promoted dtype.
+
+    Raises:
+        ValueError: lengths of the summed axes differ, or an operand has no axes.
+
+    Derivative:
+        Linear in both: ct @ x2.T and x1.T @ ct, summed over axes that broadcast.
+
+    Example:
+        >>> fnp.matmul(np.array([[1.0, 2.0]]), np.array([3.0, 4.0]))
+        array([11.])
+        >>> fg.grad(lambda x: fnp.matmul(x, x))(np.array([1.0, 2.0]))
+        array([2., 4.])
+    """
     if axes is not None or axis is not None:
         raise TypeError("matmul of Tensors takes no axes; move them with moveaxis first")
     x, y = x1, x2
@@ -140,7 +156,23 @@ def _factors(a: Any, b: Any) -> Any:
 
 @implements(np.dot)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
-    """Return the sum product over the last axis of `a` and the last but one (or only) axis of `b`."""
+    """Return the sum product over the last axis of `a` and the last but one (or only) axis of `b`.
+
+    Returns:
+        Array of the axes of `a` without its last and of `b` without its last but one; a number for vectors.
+        The
+        promoted dtype.
+
+    Raises:
+        ValueError: lengths of the summed axes differ.
+
+    Derivative:
+        Linear in both.
+
+    Example:
+        >>> fnp.dot(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+        np.float64(11.0)
+    """
     if a.__class__ is Tensor and b.__class__ is Tensor and not a._nodes and not b._nodes and out is None:
         va, vb = a._value, b._value
         if va.__class__ is np.ndarray and vb.__class__ is np.ndarray:
@@ -165,7 +197,21 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 
 @implements(np.inner)
 def inner(a: Any, b: Any, /) -> Any:
-    """Return the sum product over the last axes."""
+    """Return the sum product over the last axes.
+
+    Returns:
+        Array of the axes of both without their last; a number for vectors. The promoted dtype.
+
+    Raises:
+        ValueError: lengths of the last axes differ.
+
+    Derivative:
+        Linear in both.
+
+    Example:
+        >>> fnp.inner(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+        array(11.)
+    """
     x, y = _factors(a, b)
     if not x.shape or not y.shape:
         return bind("multiply", x, y)
@@ -174,21 +220,61 @@ def inner(a: Any, b: Any, /) -> Any:
 
 @implements(np.outer)
 def outer(a: Any, b: Any, out: Any = None) -> Any:
-    """Return the products of every element of `a` with every element of `b`."""
+    """Return the products of every element of `a` with every element of `b`.
+
+    Returns:
+        Array (n, m) of n and m elements, flattened first; the promoted dtype.
+
+    Derivative:
+        Linear in both.
+
+    Example:
+        >>> fnp.outer(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+        array([[3., 4.],
+               [6., 8.]])
+    """
     x, y = together(a, b)
     return stored(contract(ravel(x), ravel(y), "i", "j", "ij"), out)
 
 
 @implements(np.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
-    """Return the sum of conj(a) * b over all elements."""
+    """Return the sum of conj(a) * b over all elements.
+
+    Returns:
+        A number, of the promoted dtype.
+
+    Raises:
+        ValueError: numbers of elements differ.
+
+    Derivative:
+        Linear in `b`, and in the conjugate of `a`.
+
+    Example:
+        >>> fnp.vdot(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+        np.float64(11.0)
+    """
     x, y = map(ravel, _factors(a, b))
     return contract(bind("conjugate", x) if x.dtype.kind == "c" else x, y, "i", "i", "")
 
 
 @implements(np.vecdot)
 def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, dtype: Any = None, **_: Any) -> Any:
-    """Return the sum of conj(x1) * x2 over an axis, with broadcasting."""
+    """Return the sum of conj(x1) * x2 over an axis, with broadcasting.
+
+    Returns:
+        Array of the axes that broadcast, without the summed one; the promoted dtype.
+
+    Raises:
+        ValueError: lengths of the summed axis differ.
+
+    Derivative:
+        Linear in `x2`, and in the conjugate of `x1`.
+
+    Example:
+        >>> fnp.vecdot(np.ones((2, 3)), np.arange(3.0))
+        array([3., 3.])
+    """
     x, y = (moveaxis(v, axis, -1) for v in _loop(np.vecdot, x1, x2, dtype, _))
     x = bind("conjugate", x) if x.dtype.kind == "c" else x
     z = matmul(linear.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), linear.reshape(y, (*y.shape, 1)))
@@ -197,7 +283,21 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, dtype: Any =
 
 @implements(getattr(np, "matvec", None))
 def matvec(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, **_: Any) -> Any:
-    """Return the products of matrices with vectors; axes before the last ones broadcast."""
+    """Return the products of matrices with vectors; axes before the last ones broadcast.
+
+    Returns:
+        Array (..., n) of (..., n, k) and (..., k); the promoted dtype.
+
+    Raises:
+        ValueError: lengths of the summed axes differ.
+
+    Derivative:
+        Linear in both.
+
+    Example:
+        >>> fnp.matvec(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 1.0]))
+        array([3., 7.])
+    """
     x, y = _loop(getattr(np, "matvec", None), x1, x2, dtype, _)
     if len(x.shape) < 2 or len(y.shape) < 1:
         raise ValueError(f"matvec needs matrices and vectors, not shapes {x.shape} and {y.shape}")
@@ -207,7 +307,21 @@ def matvec(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, **_: Any)
 
 @implements(getattr(np, "vecmat", None))
 def vecmat(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, **_: Any) -> Any:
-    """Return the products of conjugated vectors with matrices; axes before the last ones broadcast."""
+    """Return the products of conjugated vectors with matrices; axes before the last ones broadcast.
+
+    Returns:
+        Array (..., m) of (..., k) and (..., k, m); the promoted dtype.
+
+    Raises:
+        ValueError: lengths of the summed axes differ.
+
+    Derivative:
+        Linear in `x2`, and in the conjugate of `x1`.
+
+    Example:
+        >>> fnp.vecmat(np.array([1.0, 1.0]), np.array([[1.0, 2.0], [3.0, 4.0]]))
+        array([4., 6.])
+    """
     x, y = _loop(getattr(np, "vecmat", None), x1, x2, dtype, _)
     if len(x.shape) < 1 or len(y.shape) < 2:
         raise ValueError(f"vecmat needs vectors and matrices, not shapes {x.shape} and {y.shape}")
@@ -218,7 +332,21 @@ def vecmat(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, **_: Any)
 
 @implements(np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    """Return the sum product over pairs of axes: the last of `a` with the first of `b`, or as listed."""
+    """Return the sum product over pairs of axes: the last of `a` with the first of `b`, or as listed.
+
+    Returns:
+        Array of the axes of `a` that are not summed, then those of `b`; the promoted dtype.
+
+    Raises:
+        ValueError: lengths of a pair of axes differ.
+
+    Derivative:
+        Linear in both.
+
+    Example:
+        >>> fnp.tensordot(np.ones((2, 3)), np.ones((3, 4)), axes=1).shape
+        (2, 4)
+    """
     x, y = together(a, b)
     n, m = len(x.shape), len(y.shape)
     if isinstance(axes, int | np.integer):
@@ -239,7 +367,18 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 
 @implements(np.kron)
 def kron(a: Any, b: Any) -> Any:
-    """Return the Kronecker product."""
+    """Return the Kronecker product.
+
+    Returns:
+        Array of the products of lengths of both, of the promoted dtype.
+
+    Derivative:
+        Linear in both.
+
+    Example:
+        >>> fnp.kron(np.array([1.0, 10.0]), np.array([1.0, 2.0]))
+        array([ 1.,  2., 10., 20.])
+    """
     x, y = together(a, b)
     n = max(len(x.shape), len(y.shape))
     s, t = (((1,) * (n - len(v.shape)) + tuple(v.shape)) for v in (x, y))
@@ -250,7 +389,19 @@ def kron(a: Any, b: Any) -> Any:
 
 @implements(np.trace)
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
-    """Return the sum along a diagonal."""
+    """Return the sum along a diagonal.
+
+    Returns:
+        Array of the shape of `a` without the two axes; small integers are widened as in `sum`.
+
+    Derivative:
+        One on the diagonal, zero elsewhere.
+
+    Example:
+        >>> fg.grad(fnp.trace)(np.array([[1.0, 2.0], [3.0, 4.0]]))
+        array([[1., 0.],
+               [0., 1.]])
+    """
     d = diagonal(a, offset, axis1, axis2)
     return sum(d, len(d.shape) - 1, dtype, out)
 
@@ -261,8 +412,18 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
 
     Vectors with two lie in the plane, of which NumPy warns; of two such only the third component is returned.
 
+    Returns:
+        Array of the shape to which the others axes broadcast, with three components; of two with two, none.
+
     Raises:
         ValueError: vectors with another number of components.
+
+    Derivative:
+        Linear in both.
+
+    Example:
+        >>> fnp.cross(np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0]))
+        array([0., 0., 1.])
     """
     if axis is not None:
         axisa = axisb = axisc = axis
@@ -279,15 +440,20 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
         warnings.warn(_PLANE, DeprecationWarning, stacklevel=2)
         if n == m:
             return _part(x, 0) * _part(y, 1) - _part(x, 1) * _part(y, 0)
-    nothing = np.zeros((), np.result_type(x.dtype, y.dtype))
-    u, v = ([_part(w, i) if i < w.shape[0] else nothing for i in range(3)] for w in (x, y))
-    shape = np.broadcast_shapes(x.shape[1:], y.shape[1:])
-    parts = []
-    for i in range(3):
-        j, k = (i + 1) % 3, (i + 2) % 3
-        c = linear.broadcast_to(u[j] * v[k] - u[k] * v[j], shape)
-        parts.append(linear.reshape(c, (*shape, 1)))
-    return moveaxis(bind("concatenate", *parts, axis=len(shape)), -1, axisc)
+    u, v = (_in_space(w) for w in (x, y))
+    if len(u.shape) != len(v.shape):  # more axes come behind the components
+        rank = max(len(u.shape), len(v.shape))
+        u, v = (linear.reshape(w, (3, *(1,) * (rank - len(w.shape)), *w.shape[1:])) for w in (u, v))
+    # component i + 1 of the product is u[i] v[i + 1] - u[i + 1] v[i]
+    turned = u * linear.roll(v, (2,), (0,)) - linear.roll(u, (2,), (0,)) * v
+    return moveaxis(linear.roll(turned, (2,), (0,)), 0, axisc)
+
+
+def _in_space(x: Any) -> Any:
+    """Return vectors, components first, with a third component."""
+    if x.shape[0] == 3:
+        return x
+    return bind("concatenate", x, np.zeros((1, *x.shape[1:]), x.dtype), axis=0)
 
 
 _PLANE = (
@@ -313,6 +479,22 @@ def einsum(
 
     Repeated letters in one operand take its diagonal, letters missing in the result are summed; `...`
     broadcasts. Products are contracted in the order of `numpy.einsum_path`.
+
+    Returns:
+        Array of the axes that the output names, of the promoted dtype.
+
+    Raises:
+        ValueError: subscripts do not fit the operands, or a length differs.
+
+    Derivative:
+        Linear in each operand: the sum with the cotangent in its place.
+
+    Differences from NumPy:
+        A product of several operands is computed in the cheapest order by default.
+
+    Example:
+        >>> fnp.einsum("ij,j->i", np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 1.0]))
+        array([3., 7.])
     """
     terms, result, xs = _parsed(operands)
     if dtype is not None:
@@ -349,7 +531,18 @@ def einsum(
 
 @implements(np.einsum_path)
 def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
-    """Return the order in which `einsum` contracts its operands, and a table of what it costs."""
+    """Return the order in which `einsum` contracts its operands, and a table of what it costs.
+
+    Returns:
+        The order as a list, and a text about its costs.
+
+    Derivative:
+        None: only shapes are looked at.
+
+    Example:
+        >>> fnp.einsum_path("ij,jk->ik", np.ones((2, 3)), np.ones((3, 4)))[0]
+        ['einsum_path', (0, 1)]
+    """
     shapes = [
         np.broadcast_to(np.empty((), x.dtype), x.shape) if isinstance(x, Tensor) else x for x in operands
     ]
@@ -475,6 +668,17 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
         a: vector.
         v: vector.
         mode: "full", "same" (the middle, of the length of the longer one) or "valid" (without borders).
+
+    Returns:
+        Vector: n + m - 1 elements for "full", max(n, m) for "same", |n - m| + 1 for "valid"; the promoted
+        dtype.
+
+    Derivative:
+        Linear in both: correlations of the cotangent with the other one.
+
+    Example:
+        >>> fnp.convolve(np.array([1.0, 2.0]), np.array([1.0, 1.0, 1.0]))
+        array([1., 3., 3., 2.])
     """
     x, y = _vectors("convolve", a, v)
     if y.size > x.size:
@@ -484,7 +688,19 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
 
 @implements(np.correlate)
 def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
-    """Return the cross-correlation of two vectors, out_k = sum_i a_(i+k) conj(v_i); modes as `convolve`."""
+    """Return the cross-correlation of two vectors, out_k = sum_i a_(i+k) conj(v_i); modes as `convolve`.
+
+    Returns:
+        Vector: |n - m| + 1 elements for "valid", n + m - 1 for "full", max(n, m) for "same"; the promoted
+        dtype.
+
+    Derivative:
+        Linear in `a`, and in the conjugate of `v`.
+
+    Example:
+        >>> fnp.correlate(np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0]))
+        array([3., 5.])
+    """
     if np.ndim(a) == 0 or np.ndim(v) == 0:
         raise ValueError("object of too small depth for desired array")
     x, y = _vectors("correlate", a, v)

@@ -138,7 +138,26 @@ def sum(
     initial: Any = NO_VALUE,
     where: Any = True,
 ) -> Any:
-    """Return the sum over axes."""
+    """Return the sum over axes.
+
+    Returns:
+        Array of the shape of `a` without the axes; integers smaller than int64 are widened.
+
+    Raises:
+        TypeError: `where` holds numbers, or `initial` is complex and the result is not.
+
+    Derivative:
+        One for each element, zero for those that `where` leaves out; one for `initial`.
+
+    Differences from NumPy:
+        Complex numbers are not stored in real ones: NumPy drops their imaginary parts.
+
+    Example:
+        >>> fnp.sum(np.array([[1.0, 2.0], [3.0, 4.0]]), axis=1)
+        array([3., 7.])
+        >>> fg.grad(fnp.sum)(np.array([1.0, 2.0]))
+        array([1., 1.])
+    """
     if a.__class__ is not Tensor:
         a = as_value(a)
     if out is not None:
@@ -165,7 +184,18 @@ def prod(
     initial: Any = NO_VALUE,
     where: Any = True,
 ) -> Any:
-    """Return the product over axes; the derivative is right where elements are zero."""
+    """Return the product over axes; the derivative is right where elements are zero.
+
+    Returns:
+        Array of the shape of `a` without the axes; integers smaller than int64 are widened.
+
+    Derivative:
+        The product of the others, to every order, without division.
+
+    Example:
+        >>> fg.grad(fnp.prod)(np.array([0.0, 2.0, 3.0]))
+        array([6., 0., 0.])
+    """
     a = as_value(a)
     dtype = asked(dtype, out, a)
     a = _prepared(a, dtype, where, 1)
@@ -224,7 +254,21 @@ def max(
     initial: Any = NO_VALUE,
     where: Any = True,
 ) -> Any:
-    """Return the greatest element over axes; elements that tie share the gradient equally."""
+    """Return the greatest element over axes; elements that tie share the gradient equally.
+
+    Returns:
+        Array of the shape of `a` without the axes, of its dtype.
+
+    Raises:
+        ValueError: no elements, and no `initial`.
+
+    Derivative:
+        1 / n for each of n elements that attain it; zero in a slice with NaN.
+
+    Example:
+        >>> fg.grad(fnp.max)(np.array([1.0, 3.0, 3.0]))
+        array([0. , 0.5, 0.5])
+    """
     return extremum("max", a, axis, out, keepdims, initial, where)
 
 
@@ -237,7 +281,21 @@ def min(
     initial: Any = NO_VALUE,
     where: Any = True,
 ) -> Any:
-    """Return the smallest element over axes; elements that tie share the gradient equally."""
+    """Return the smallest element over axes; elements that tie share the gradient equally.
+
+    Returns:
+        Array of the shape of `a` without the axes, of its dtype.
+
+    Raises:
+        ValueError: no elements, and no `initial`.
+
+    Derivative:
+        1 / n for each of n elements that attain it; zero in a slice with NaN.
+
+    Example:
+        >>> fg.grad(fnp.min)(np.array([1.0, 1.0, 3.0]))
+        array([0.5, 0.5, 0. ])
+    """
     return extremum("min", a, axis, out, keepdims, initial, where)
 
 
@@ -247,7 +305,23 @@ amin = min
 
 @implements(np.ptp)
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-    """Return the greatest minus the smallest element over axes."""
+    """Return the greatest minus the smallest element over axes.
+
+    Returns:
+        Array of the shape of `a` without the axes, of its dtype.
+
+    Raises:
+        ValueError: no elements.
+
+    Derivative:
+        Those of `max` and `min`: ties share it equally.
+
+    Example:
+        >>> fnp.ptp(np.array([1.0, 4.0]))
+        np.float64(3.0)
+        >>> fg.grad(fnp.ptp)(np.array([1.0, 4.0]))
+        array([-1.,  1.])
+    """
     top = max(a, axis, keepdims=keepdims)
     top = top if out is None else linear.convert(top, target(out).dtype)
     return stored(top - min(a, axis, keepdims=keepdims), out)
@@ -276,7 +350,20 @@ def _count(a: Any, axes: tuple[int, ...], where: Any, keepdims: Any) -> Any:
 def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
 ) -> Any:
-    """Return the arithmetic mean over axes: the sum, in `dtype` where it is given, divided by the count."""
+    """Return the arithmetic mean over axes: the sum, in `dtype` where it is given, divided by the count.
+
+    Returns:
+        Array of the shape of `a` without the axes; integers give float64, half precision is summed in single.
+
+    Derivative:
+        1 / n for each of n elements; zero for those that `where` leaves out.
+
+    Example:
+        >>> fnp.mean(np.array([[1.0, 2.0], [3.0, 4.0]]), axis=0)
+        array([2., 3.])
+        >>> fg.grad(fnp.mean)(np.array([1.0, 3.0]))
+        array([0.5, 0.5])
+    """
     a, kind, summed = _summed(a, dtype, out)
     shape = a.shape
     axes = axes_of(axis, len(shape))
@@ -339,6 +426,18 @@ def var(
 
     The two sums are computed in `dtype` where it is given; what is summed has the dtype of `a`. Where no
     degree of freedom is left the variance is NaN or infinite, as NumPy's, and the gradient is zero.
+
+    Returns:
+        Array of the shape of `a` without the axes, real; integers give float64.
+
+    Derivative:
+        2 (x - mean) / (n - ddof); zero where all elements are equal.
+
+    Example:
+        >>> fnp.var(np.array([1.0, 3.0]))
+        np.float64(1.0)
+        >>> fg.grad(fnp.var)(np.array([1.0, 3.0]))
+        array([-1.,  1.])
     """
     y = _spread(a, axis, dtype, out, ddof, keepdims, where, mean, correction, lambda y: y)
     return stored(as_scalar(y), out)
@@ -393,7 +492,20 @@ _mean = mean
 
 
 def abs2(x: Any) -> Any:
-    """Return the squared absolute value, real also where `x` is complex."""
+    """Return the squared absolute value, real also where `x` is complex.
+
+    Returns:
+        Array of the shape of `x`, real; dtype of `x` or of its parts.
+
+    Derivative:
+        2 x, for complex z: 2 conj(z); zero at zero, where `absolute(x)**2` has its kink.
+
+    Example:
+        >>> fnp.abs2(np.array([3.0 + 4.0j]))
+        array([25.])
+        >>> fg.grad(fnp.abs2)(3.0)
+        np.float64(6.0)
+    """
     if x.dtype.kind == "c":
         re, im = linear.real(x), linear.imag(x)
         return re * re + im * im
@@ -416,6 +528,18 @@ def std(
     """Return the standard deviation over axes; its slope is zero where it is zero.
 
     Where no degree of freedom is left it is as `var`.
+
+    Returns:
+        Array of the shape of `a` without the axes, real; integers give float64.
+
+    Derivative:
+        (x - mean) / (n - ddof) / std; zero where all elements are equal.
+
+    Example:
+        >>> fnp.std(np.array([1.0, 3.0]))
+        np.float64(1.0)
+        >>> fg.grad(fnp.std)(np.array([2.0, 2.0]))
+        array([0., 0.])
     """
     y = _spread(
         a, axis, dtype, out, ddof, keepdims, where, mean, correction, functools.partial(rooted, out=out)
@@ -442,7 +566,23 @@ def rooted(y: Any, out: Any) -> Any:
 def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False
 ) -> Any:
-    """Return the weighted mean over axes."""
+    """Return the weighted mean over axes.
+
+    Returns:
+        Array of the shape of `a` without the axes; integers give float64. With `returned` also the sum of the
+        weights.
+
+    Raises:
+        ZeroDivisionError: weights that sum to zero.
+        TypeError: weights of another shape, and no `axis`.
+
+    Derivative:
+        In `a` and in `weights`, that of the quotient of the sums.
+
+    Example:
+        >>> fnp.average(np.array([1.0, 3.0]), weights=[3.0, 1.0])
+        np.float64(1.5)
+    """
     a, weights = operands(a, weights)
     a = inexact(a)
     if weights is None:
@@ -477,13 +617,41 @@ def weights_beside(w: Any, a: Any, axis: Any) -> Any:
 
 @implements(np.cumsum)
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the sums of the elements up to each position along an axis; None flattens first."""
+    """Return the sums of the elements up to each position along an axis; None flattens first.
+
+    Returns:
+        Array of the shape of `a`, or flat; integers smaller than int64 are widened, `dtype` decides
+        otherwise.
+
+    Derivative:
+        Of an element the sum of the cotangents from its position on.
+
+    Example:
+        >>> fnp.cumsum(np.array([1.0, 2.0, 3.0]))
+        array([1., 3., 6.])
+        >>> fg.grad(lambda x: fnp.cumsum(x).sum())(np.array([1.0, 2.0, 3.0]))
+        array([3., 2., 1.])
+    """
     return _scan("cumsum", a, axis, dtype, out)
 
 
 @implements(np.cumprod)
 def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the products of the elements up to each position along an axis; also right for zeros."""
+    """Return the products of the elements up to each position along an axis; also right for zeros.
+
+    Returns:
+        Array of the shape of `a`, or flat; integers smaller than int64 are widened, `dtype` decides
+        otherwise.
+
+    Derivative:
+        Of an element the products of the others, right where elements are zero.
+
+    Example:
+        >>> fnp.cumprod(np.array([2.0, 3.0, 4.0]))
+        array([ 2.,  6., 24.])
+        >>> fg.grad(lambda x: fnp.cumprod(x).sum())(np.array([0.0, 3.0]))
+        array([4., 0.])
+    """
     return _scan("cumprod", a, axis, dtype, out)
 
 
@@ -491,7 +659,21 @@ def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any
 def cumulative_sum(
     x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:
-    """Return the sums of the elements up to each position along an axis, after a zero if asked."""
+    """Return the sums of the elements up to each position along an axis, after a zero if asked.
+
+    Returns:
+        Array of the shape of `x`, one longer with `include_initial`; dtype as in `cumsum`.
+
+    Raises:
+        ValueError: no `axis`, and more than one.
+
+    Derivative:
+        That of `cumsum`.
+
+    Example:
+        >>> fnp.cumulative_sum(np.array([2.0, 3.0]), include_initial=True)
+        array([0., 2., 5.])
+    """
     return _cumulative("cumsum", x, axis, dtype, out, include_initial)
 
 
@@ -499,7 +681,21 @@ def cumulative_sum(
 def cumulative_prod(
     x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:
-    """Return the products of the elements up to each position along an axis, after a one if asked."""
+    """Return the products of the elements up to each position along an axis, after a one if asked.
+
+    Returns:
+        Array of the shape of `x`, one longer with `include_initial`; dtype as in `cumprod`.
+
+    Raises:
+        ValueError: no `axis`, and more than one.
+
+    Derivative:
+        That of `cumprod`.
+
+    Example:
+        >>> fnp.cumulative_prod(np.array([2.0, 3.0]), include_initial=True)
+        array([1., 2., 6.])
+    """
     return _cumulative("cumprod", x, axis, dtype, out, include_initial)
 
 
@@ -542,27 +738,76 @@ def logsumexp(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 @implements(np.all)
 def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
-    """Return whether every element is nonzero."""
+    """Return whether every element is nonzero.
+
+    Returns:
+        Truth values, of the shape of `a` without the axes.
+
+    Derivative:
+        None: the result is a truth value.
+
+    Example:
+        >>> fnp.all(np.array([True, False]))
+        np.False_
+    """
     a = _prepared(bind("not_equal", as_value(a), 0), None, where, True)
     return extremum("min", a, axis, out, keepdims, True, True)
 
 
 @implements(np.any)
 def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
-    """Return whether some element is nonzero."""
+    """Return whether some element is nonzero.
+
+    Returns:
+        Truth values, of the shape of `a` without the axes.
+
+    Derivative:
+        None: the result is a truth value.
+
+    Example:
+        >>> fnp.any(np.array([True, False]))
+        np.True_
+    """
     a = _prepared(bind("not_equal", as_value(a), 0), None, where, False)
     return extremum("max", a, axis, out, keepdims, False, True)
 
 
 @implements(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    """Return the number of nonzero elements."""
+    """Return the number of nonzero elements.
+
+    Returns:
+        Integers, of the shape of `a` without the axes.
+
+    Derivative:
+        None: the result is an integer.
+
+    Example:
+        >>> fnp.count_nonzero(np.array([0.0, 2.0, 3.0]))
+        np.int64(2)
+    """
     return sum(bind("not_equal", as_value(a), 0), axis, keepdims=keepdims)
 
 
 @implements(np.diff)
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = NO_VALUE, append: Any = NO_VALUE) -> Any:
-    """Return the n-th differences of neighbours along an axis, to which elements may be joined first."""
+    """Return the n-th differences of neighbours along an axis, to which elements may be joined first.
+
+    Returns:
+        Array of the shape of `a`, `n` shorter along the axis; of its dtype. Truth values give truth values.
+
+    Raises:
+        ValueError: `n` is negative.
+
+    Derivative:
+        Linear: the differences of the cotangent, backwards.
+
+    Example:
+        >>> fnp.diff(np.array([1.0, 4.0, 9.0]))
+        array([3., 5.])
+        >>> fg.grad(lambda x: fnp.diff(x).sum())(np.array([1.0, 4.0, 9.0]))
+        array([-1.,  0.,  1.])
+    """
     if n == 0:
         return a
     if n < 0:
@@ -587,8 +832,18 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = NO_VALUE, append: An
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     """Return the differences of neighbours of the flattened array, between elements joined on both sides.
 
+    Returns:
+        Vector of one element less than `ary` has, and of those that are joined; dtype of `ary`.
+
     Raises:
         TypeError: what is to be joined cannot be cast to the dtype of `ary`.
+
+    Derivative:
+        Linear in all three.
+
+    Example:
+        >>> fnp.ediff1d(np.array([1.0, 4.0, 9.0]), to_begin=0.0)
+        array([0., 3., 5.])
     """
     a = next_to(ary, to_begin, to_end)
     a = linear.reshape(a, (a.size,))

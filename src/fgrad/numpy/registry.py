@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, SupportsIndex, TypeAlias, TypedDict, TypeVar, overload
 from typing import cast as cast_type
 
 import numpy as np
+from typing_extensions import Unpack
 
 from fgrad.compat.cpython import frame_of
 from fgrad.compat.scipy import finds_roots
@@ -18,6 +19,7 @@ from fgrad.core.tensor import Tensor, apply_binary, apply_unary, bind, is_tracke
 from fgrad.core.trace import Tracer, current
 from fgrad.core.views import castable, rebind
 from fgrad.errors import NoValueError
+from fgrad.numpy.typing import Array, ArrayLike, Axis, Casting, DType, Order
 from fgrad.ops.linear import convert
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -140,6 +142,19 @@ def _reflected(primitive: Primitive) -> Callable[[Any, Any], Any]:
     return apply
 
 
+class Keywords(TypedDict, total=False):
+    """The keywords of universal functions."""
+
+    where: ArrayLike
+    casting: Casting
+    order: Order
+    dtype: DType
+    subok: bool
+
+
+Out: TypeAlias = Array | tuple[Array | None, ...] | None
+
+
 class Ufunc:
     """A universal function: calls with NumPy's arguments and keywords, and NumPy's methods.
 
@@ -155,15 +170,29 @@ class Ufunc:
     ntypes: int
     types: list[str]
 
-    def __init__(self, ufunc: np.ufunc, doc: str, primitive: str | None = None) -> None:
+    def __init__(
+        self,
+        ufunc: np.ufunc,
+        doc: str,
+        slopes: str | tuple[str | None, ...] | None,
+        example: str,
+        convention: str = "",
+        *,
+        primitive: str | None = None,
+    ) -> None:
         """Declare what answers for `ufunc`.
 
         Args:
             ufunc: NumPy's.
             doc: what it returns.
+            slopes: in each operand, as NumPy's formula in x and y; None: there are none.
+            example: "operands -> result".
+            convention: what derivatives are where the formula does not say it.
             primitive: the name of its primitive; None: its own name.
         """
-        self._describe(ufunc, ufunc.__name__, doc, primitive or ufunc.__name__, "fgrad.numpy")
+        self.slopes: tuple[str | None, ...] = slopes if isinstance(slopes, tuple) else (slopes,) * ufunc.nin
+        text = described(ufunc, doc, self.slopes, example, convention)
+        self._describe(ufunc, ufunc.__name__, text, primitive or ufunc.__name__, "fgrad.numpy")
         NUMPY[ufunc] = FUNCTIONS[ufunc.__name__] = self
 
     def _describe(self, ufunc: np.ufunc, name: str, doc: str, primitive: str, module: str) -> None:
@@ -184,19 +213,30 @@ class Ufunc:
         """Apply the function to each element."""
         raise NotImplementedError
 
-    def reduce(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, **kw: Any) -> Any:
+    def reduce(
+        self, array: ArrayLike, axis: Axis = 0, dtype: DType = None, out: Array | None = None, **kw: Any
+    ) -> Any:
         """Return the elements along axes combined to one; keywords: keepdims, initial, where."""
         return self._method("reduce", array, axis=axis, dtype=dtype, out=out, **kw)
 
-    def accumulate(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+    def accumulate(
+        self, array: ArrayLike, axis: SupportsIndex = 0, dtype: DType = None, out: Array | None = None
+    ) -> Any:
         """Return at each position along an axis the elements up to it combined."""
         return self._method("accumulate", array, axis=axis, dtype=dtype, out=out)
 
-    def reduceat(self, array: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+    def reduceat(
+        self,
+        array: ArrayLike,
+        indices: ArrayLike,
+        axis: SupportsIndex = 0,
+        dtype: DType = None,
+        out: Array | None = None,
+    ) -> Any:
         """Return the elements between successive indices combined."""
         return self._method("reduceat", array, indices, axis=axis, dtype=dtype, out=out)
 
-    def outer(self, a: Any, b: Any, /, **kw: Any) -> Any:
+    def outer(self, a: ArrayLike, b: ArrayLike, /, **kw: Any) -> Any:
         """Return the function of every pair of elements of `a` and `b`."""
         return self._method("outer", a, b, **kw)
 
@@ -210,11 +250,103 @@ class Ufunc:
         return getattr(self.ufunc, method)(*args, **kw)
 
 
+_OPERANDS = ("x", "y")
+_KINDS = {"?": "truth values", "i": "integers", "f": "floats", "c": "complex numbers"}
+_DOC = """{doc}
+
+Args:
+    {operands}: {what}.
+    out: array or Tensor for the result, of its shape.
+    where: truth values, where to compute; elsewhere the result is what `out` holds.
+    dtype: that of the computation and the result, if not the promoted one.
+    casting: what conversions are allowed, as in NumPy.
+    order: taken for NumPy's sake, as is `subok`.
+
+Returns:
+    {shape}: {dtype}.
+{errors}
+Derivative:
+    {derivative}.
+
+Differences from NumPy:
+    Without `out`, results that are Tensors are zero where `where` is false; NumPy leaves them undefined.
+
+Example:
+    >>> fnp.{name}({given})
+    {result}
+"""
+
+
+def described(
+    ufunc: np.ufunc, doc: str, slopes: tuple[str | None, ...], example: str, convention: str
+) -> str:
+    """Return the docstring of a universal function: what is its own, and what its loops tell."""
+    loops = [kinds.split("->") for kinds in ufunc.types if "O" not in kinds and not {*"mM"} & {*kinds}]
+    taken = [k for k in _KINDS if any(_kind(letters) == k for letters, _ in loops)]
+    given = {_kind(made) for _, made in loops}
+    missing = [word for k, word in _KINDS.items() if k not in taken and k in "fc"]
+    if given == {"?"}:
+        dtype = "truth values"
+    elif "i" not in taken:
+        dtype = "floats" + (" or complex numbers" if "c" in taken else "") + "; integers give floats"
+    elif not {"f", "c"} & given:
+        dtype = "integers"
+    else:
+        dtype = "the promoted dtype" if ufunc.nin > 1 else "the dtype of `x`"
+        dtype += ", of complex numbers that of their parts" if ufunc is np.absolute else ""
+    if len(set(slopes)) == 1 and slopes[0] is None:
+        derivative = f"None: the results are {dtype.partition(';')[0]}"
+    elif set(slopes) == {"0"}:
+        derivative = "Zero everywhere, at jumps too"
+    elif len(slopes) == 1:
+        derivative = f"`{slopes[0]}`"
+    else:
+        pairs = zip(_OPERANDS, slopes, strict=False)
+        derivative = "; ".join(f"in {x} " + (f"`{s}`" if s else "none") for x, s in pairs)
+        derivative = f"I{derivative[1:]}"
+    if ufunc.nout > 1:
+        derivative = convention[0].upper() + convention[1:]
+    elif convention:
+        derivative += f"; {convention}"
+    operands, result = example.split(" -> ")
+    errors = f"\nRaises:\n    TypeError: {' and '.join(missing)} are no operands.\n" if missing else ""
+    one = ufunc.nin == 1
+    return _DOC.format(
+        doc=doc,
+        operands="x" if one else "x, y",
+        what="array, number or Tensor" if one else "arrays, numbers or Tensors whose shapes broadcast",
+        shape=("Array" if ufunc.nout == 1 else "Two arrays")
+        + (" of the shape of `x`" if one else " of the shape to which both broadcast"),
+        dtype=dtype,
+        errors=errors,
+        derivative=derivative,
+        name=ufunc.__name__,
+        given=operands,
+        result=result,
+    )
+
+
+def _kind(letters: str) -> str:
+    """Return the greatest kind of some of NumPy's letters of dtypes."""
+    return next(k for k in "cfi?" if any(_KIND_OF[letter] == k for letter in letters))
+
+
+_KIND_OF = (
+    dict.fromkeys("FDG", "c") | dict.fromkeys("efdg", "f") | dict.fromkeys("bBhHiIlLqQ", "i") | {"?": "?"}
+)
+
+
 class Unary(Ufunc):
     """A universal function of one operand."""
 
-    __signature__: inspect.Signature = inspect.signature(lambda x, /, *out, **kw: None)
+    __signature__: inspect.Signature = inspect.signature(
+        lambda x, /, out=None, *, where=True, casting="same_kind", order="K", dtype=None, subok=True: None
+    )
 
+    @overload
+    def __call__(self, x: Tensor, /, out: Out = None, **kw: Unpack[Keywords]) -> Tensor: ...
+    @overload
+    def __call__(self, x: ArrayLike, /, out: Out = None, **kw: Unpack[Keywords]) -> Array: ...
     def __call__(self, x: Any, /, *out: Any, **kw: Any) -> Any:
         """Apply the function to each element."""
         return with_keywords(self, (x,), *out, **kw) if out or kw else apply_unary(self.primitive, x)
@@ -223,8 +355,16 @@ class Unary(Ufunc):
 class Binary(Ufunc):
     """A universal function of two operands, which broadcast."""
 
-    __signature__: inspect.Signature = inspect.signature(lambda x, y, /, *out, **kw: None)
+    __signature__: inspect.Signature = inspect.signature(
+        lambda x, y, /, out=None, *, where=True, casting="same_kind", order="K", dtype=None, subok=True: None
+    )
 
+    @overload
+    def __call__(self, x: Tensor, y: ArrayLike, /, out: Out = None, **kw: Unpack[Keywords]) -> Tensor: ...
+    @overload
+    def __call__(self, x: ArrayLike, y: Tensor, /, out: Out = None, **kw: Unpack[Keywords]) -> Tensor: ...
+    @overload
+    def __call__(self, x: ArrayLike, y: ArrayLike, /, out: Out = None, **kw: Unpack[Keywords]) -> Array: ...
     def __call__(self, x: Any, y: Any, /, *out: Any, **kw: Any) -> Any:
         """Apply the function to each pair of elements."""
         if out or kw:
@@ -244,19 +384,35 @@ class Paired(Ufunc):
     apply: Callable[..., tuple[Any, Any]]
 
     def __init__(
-        self, ufunc: np.ufunc, doc: str, apply: Callable[..., tuple[Any, Any]], primitive: str
+        self,
+        ufunc: np.ufunc,
+        doc: str,
+        slopes: str,
+        example: str,
+        apply: Callable[..., tuple[Any, Any]],
+        primitive: str,
     ) -> None:
         """Declare what answers for `ufunc`.
 
         Args:
             ufunc: NumPy's.
             doc: what it returns.
+            slopes: in words, of both results.
+            example: "operands -> results".
             apply: (*operands) -> both results.
             primitive: the name of the primitive of the first one.
         """
-        super().__init__(ufunc, doc, primitive)
+        super().__init__(ufunc, doc, None, example, slopes, primitive=primitive)
         self.apply = apply
 
+    @overload
+    def __call__(
+        self, x: Tensor, /, *more: ArrayLike, out: Out = None, **kw: Unpack[Keywords]
+    ) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def __call__(
+        self, x: ArrayLike, /, *more: ArrayLike, out: Out = None, **kw: Unpack[Keywords]
+    ) -> tuple[Array, Array]: ...
     def __call__(self, *args: Any, out: Any = None, where: Any = True, **kw: Any) -> Any:
         """Apply the function to each element, or pair of elements."""
         operands, targets = args[: self.nin], args[self.nin :]

@@ -47,6 +47,12 @@ def unique(
 
     Derivative:
         Elements that are equal share the gradient of their representative equally.
+
+    Example:
+        >>> fnp.unique(np.array([3.0, 1.0, 3.0]))
+        array([1., 3.])
+        >>> fg.grad(lambda x: fnp.unique(x).sum())(np.array([3.0, 1.0, 3.0]))
+        array([0.5, 1. , 0.5])
     """
     value = concrete(ar, "unique")
     if not is_tracked(ar):
@@ -88,25 +94,71 @@ class UniqueInverse(NamedTuple):
 
 @extends(np.unique_all)
 def unique_all(x: Any) -> Any:
-    """Return the unique elements, where they first occur, the indices that rebuild `x`, and their numbers."""
+    """Return the unique elements, where they first occur, the indices that rebuild `x`, and their numbers.
+
+    Returns:
+        Named tuple `values`, `indices`, `inverse_indices`, `counts`; vectors, but `inverse_indices` of the
+        shape of
+        `x`.
+
+    Derivative:
+        Of the values that of `unique`; the others are integers. NaN does not equal NaN.
+
+    Example:
+        >>> fnp.unique_all(np.array([3, 1, 3])).counts
+        array([1, 2])
+    """
     return UniqueAll(*unique(x, True, True, True, equal_nan=False))
 
 
 @extends(np.unique_counts)
 def unique_counts(x: Any) -> Any:
-    """Return the unique elements and how often each occurs."""
+    """Return the unique elements and how often each occurs.
+
+    Returns:
+        Named tuple of the vectors `values` and `counts`.
+
+    Derivative:
+        Of the values that of `unique`; counts are integers. NaN does not equal NaN.
+
+    Example:
+        >>> fnp.unique_counts(np.array([3, 1, 3])).values
+        array([1, 3])
+    """
     return UniqueCounts(*unique(x, return_counts=True, equal_nan=False))
 
 
 @extends(np.unique_inverse)
 def unique_inverse(x: Any) -> Any:
-    """Return the unique elements and the indices that rebuild `x` from them."""
+    """Return the unique elements and the indices that rebuild `x` from them.
+
+    Returns:
+        Named tuple of the vector `values` and `inverse_indices`, of the shape of `x`.
+
+    Derivative:
+        Of the values that of `unique`; indices are integers. NaN does not equal NaN.
+
+    Example:
+        >>> fnp.unique_inverse(np.array([3, 1, 3])).inverse_indices
+        array([1, 0, 1])
+    """
     return UniqueInverse(*unique(x, return_inverse=True, equal_nan=False))
 
 
 @extends(np.unique_values)
 def unique_values(x: Any) -> Any:
-    """Return the unique elements; those of a Tensor are sorted."""
+    """Return the unique elements; those of a Tensor are sorted.
+
+    Returns:
+        Vector of the dtype of `x`.
+
+    Derivative:
+        That of `unique`. NaN does not equal NaN.
+
+    Example:
+        >>> fnp.unique_values(fg.tensor([3, 1, 3]))
+        Tensor([1, 3])
+    """
     return unique(x, equal_nan=False)
 
 
@@ -121,7 +173,18 @@ def _chosen(x: Any, mask: Any) -> Any:
 
 @extends(np.union1d)
 def union1d(ar1: Any, ar2: Any) -> Any:
-    """Return the sorted unique elements of two arrays; equal elements of both share the gradient equally."""
+    """Return the sorted unique elements of two arrays; equal elements of both share the gradient equally.
+
+    Returns:
+        Vector of the promoted dtype.
+
+    Derivative:
+        That of `unique`: equal elements share it.
+
+    Example:
+        >>> fnp.union1d(np.array([1, 2]), np.array([2, 3]))
+        array([1, 2, 3])
+    """
     kind = promoted(ar1, ar2)
     return unique(concatenate([linear.convert(_flat(x), kind) for x in together(ar1, ar2)]))
 
@@ -141,6 +204,10 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
 
     Derivative:
         Equal elements of both arrays share the gradient equally.
+
+    Example:
+        >>> fnp.intersect1d(np.array([1, 2, 3]), np.array([2, 3, 4]))
+        array([2, 3])
     """
     x, y = map(_flat, together(ar1, ar2))
     values = concrete(x, "intersect1d"), concrete(y, "intersect1d")
@@ -155,6 +222,16 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     """Return the sorted unique elements of an array that another does not hold.
 
     With `assume_unique` the elements are returned in the order in which they stand.
+
+    Returns:
+        Vector of the dtype of `ar1`.
+
+    Derivative:
+        That of `unique`: equal elements share it.
+
+    Example:
+        >>> fnp.setdiff1d(np.array([3.0, 1.0, 2.0]), np.array([2.0]))
+        array([1., 3.])
     """
     x, y = together(ar1, ar2)
     x = as_tensor(_flat(x))
@@ -164,7 +241,18 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
 
 @extends(np.setxor1d)
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    """Return the sorted unique elements that exactly one of two arrays holds."""
+    """Return the sorted unique elements that exactly one of two arrays holds.
+
+    Returns:
+        Vector of the promoted dtype.
+
+    Derivative:
+        That of `unique`: equal elements share it.
+
+    Example:
+        >>> fnp.setxor1d(np.array([1, 2]), np.array([2, 3]))
+        array([1, 3])
+    """
     x, y = (as_tensor(_flat(a)) for a in together(ar1, ar2))
     both = concatenate([x, y] if assume_unique else [unique(x), unique(y)])
     order = np.argsort(concrete(both, "setxor1d"), kind="stable")
@@ -188,6 +276,13 @@ def isin(
 
     Returns:
         Truth values of the shape of `element`.
+
+    Derivative:
+        None: the results are truth values.
+
+    Example:
+        >>> fnp.isin(np.array([1, 2, 3]), [2])
+        array([False,  True, False])
     """
     x, y = (concrete(v, "isin") for v in together(element, test_elements))
     return wrap(np.isin(x, y, assume_unique, invert, kind=kind))

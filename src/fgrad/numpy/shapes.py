@@ -39,8 +39,19 @@ from fgrad.ops.indexing import HOLE
 def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None) -> Any:
     """Return the same elements in `shape`, one of whose lengths may be -1; a Tensor has no order but C.
 
+    Returns:
+        Array of `shape` and the dtype of `a`, a view.
+
     Raises:
         TypeError: order "A", which asks how an array lies in memory, while a function is traced.
+        ValueError: `shape` has another number of elements.
+
+    Derivative:
+        The cotangent in the shape of `a`.
+
+    Example:
+        >>> fnp.reshape(np.arange(6.0), (2, -1)).shape
+        (2, 3)
     """
     a = as_value(a)
     if not isinstance(a, Tensor) and order != "C":
@@ -61,8 +72,18 @@ def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None
 def ravel(a: Any, order: Any = "C") -> Any:
     """Return the elements along one axis; a Tensor has no order but C.
 
+    Returns:
+        Vector of the elements of `a`, a view; dtype of `a`.
+
     Raises:
         TypeError: order "A" or "K", which ask how an array lies in memory, while a function is traced.
+
+    Derivative:
+        The cotangent in the shape of `a`.
+
+    Example:
+        >>> fnp.ravel(np.array([[1.0, 2.0], [3.0, 4.0]]))
+        array([1., 2., 3., 4.])
     """
     a = as_value(a)
     if not isinstance(a, Tensor) and order != "C":
@@ -128,7 +149,21 @@ def flatten(a: Tensor, order: Any = "C") -> Tensor:
 
 @implements(np.transpose, np.permute_dims)
 def transpose(a: Any, axes: Any = None) -> Any:
-    """Return the axes permuted; reversed where `axes` is None."""
+    """Return the axes permuted; reversed where `axes` is None.
+
+    Returns:
+        Array of the elements of `a` with its axes in another order, a view.
+
+    Raises:
+        ValueError: `axes` are no permutation.
+
+    Derivative:
+        The cotangent with its axes permuted back.
+
+    Example:
+        >>> fnp.transpose(np.ones((2, 3, 4))).shape
+        (4, 3, 2)
+    """
     a = as_value(a)
     n = len(a.shape)
     if axes is None:
@@ -140,7 +175,21 @@ def transpose(a: Any, axes: Any = None) -> Any:
 
 @implements(np.matrix_transpose)
 def matrix_transpose(x: Any, /) -> Any:
-    """Return the last two axes swapped."""
+    """Return the last two axes swapped.
+
+    Returns:
+        Array (..., m, n) of (..., n, m), a view; dtype of `x`.
+
+    Raises:
+        ValueError: fewer than two axes.
+
+    Derivative:
+        The cotangent transposed.
+
+    Example:
+        >>> fnp.matrix_transpose(np.ones((5, 2, 3))).shape
+        (5, 3, 2)
+    """
     if len(x.shape) < 2:
         raise ValueError(f"matrix_transpose needs at least two axes, not {len(x.shape)}")
     return swapaxes(x, -1, -2)
@@ -148,7 +197,21 @@ def matrix_transpose(x: Any, /) -> Any:
 
 @implements(np.swapaxes)
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
-    """Return two axes swapped."""
+    """Return two axes swapped.
+
+    Returns:
+        Array of the elements of `a` with two axes swapped, a view.
+
+    Raises:
+        AxisError: an axis out of bounds.
+
+    Derivative:
+        The cotangent with the same axes swapped.
+
+    Example:
+        >>> fnp.swapaxes(np.ones((2, 3, 4)), 0, 2).shape
+        (4, 3, 2)
+    """
     a = as_value(a)
     n = len(a.shape)
     i, j = normalize_axis_index(axis1, n), normalize_axis_index(axis2, n)
@@ -159,7 +222,21 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 
 @implements(np.moveaxis)
 def moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    """Return axes moved to new positions, the others in their order."""
+    """Return axes moved to new positions, the others in their order.
+
+    Returns:
+        Array of the elements of `a` with its axes in another order, a view.
+
+    Raises:
+        AxisError: an axis out of bounds.
+
+    Derivative:
+        The cotangent with its axes moved back.
+
+    Example:
+        >>> fnp.moveaxis(np.ones((2, 3, 4)), 0, -1).shape
+        (3, 4, 2)
+    """
     a = as_value(a)
     n = len(a.shape)
     s, d = normalize_axis_tuple(source, n, "source"), normalize_axis_tuple(destination, n, "destination")
@@ -173,7 +250,21 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
 
 @implements(np.rollaxis)
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
-    """Return an axis rolled back until it lies before the axis `start`."""
+    """Return an axis rolled back until it lies before the axis `start`.
+
+    Returns:
+        Array of the elements of `a` with its axes in another order, a view.
+
+    Raises:
+        AxisError: an axis out of bounds.
+
+    Derivative:
+        The cotangent with its axes moved back.
+
+    Example:
+        >>> fnp.rollaxis(np.ones((2, 3, 4)), 2).shape
+        (4, 2, 3)
+    """
     n = len(as_value(a).shape)
     axis = normalize_axis_index(axis, n)
     start = start + n if start < 0 else start
@@ -184,7 +275,21 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
 
 @implements(np.squeeze)
 def squeeze(a: Any, axis: Any = None) -> Any:
-    """Return `a` without axes of length one."""
+    """Return `a` without axes of length one.
+
+    Returns:
+        Array of the elements of `a`, a view.
+
+    Raises:
+        ValueError: an axis in `axis` is longer than one.
+
+    Derivative:
+        The identity.
+
+    Example:
+        >>> fnp.squeeze(np.ones((1, 3, 1))).shape
+        (3,)
+    """
     a = as_value(a)
     if not a.shape and axis in {0, -1}:  # numbers have one axis where NumPy asks for one
         axis = None
@@ -196,7 +301,21 @@ def squeeze(a: Any, axis: Any = None) -> Any:
 
 @implements(np.expand_dims)
 def expand_dims(a: Any, axis: Any) -> Any:
-    """Return `a` with new axes of length one."""
+    """Return `a` with new axes of length one.
+
+    Returns:
+        Array of the elements of `a`, with axes of length one at `axis`.
+
+    Raises:
+        AxisError: an axis out of bounds, or twice.
+
+    Derivative:
+        The identity.
+
+    Example:
+        >>> fnp.expand_dims(np.ones(3), (0, 2)).shape
+        (1, 3, 1)
+    """
     a = as_value(a)
     axes = axis if isinstance(axis, tuple | list) else (axis,)
     n = len(a.shape) + len(axes)
@@ -207,7 +326,21 @@ def expand_dims(a: Any, axis: Any) -> Any:
 
 @implements(np.broadcast_to)
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
-    """Return `array` repeated up to `shape`."""
+    """Return `array` repeated up to `shape`.
+
+    Returns:
+        Array of `shape` and of the dtype of `array`; its elements share memory, so it is read-only.
+
+    Raises:
+        ValueError: `shape` is none to which it broadcasts.
+
+    Derivative:
+        The sums of the cotangents over the axes along which it is repeated.
+
+    Example:
+        >>> fg.grad(lambda x: fnp.broadcast_to(x, (2, 3)).sum())(1.0)
+        np.float64(6.0)
+    """
     array = as_value(array)
     wanted = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
     if np.broadcast_shapes(array.shape, wanted) != wanted:
@@ -217,7 +350,21 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
 
 @implements(np.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
-    """Return arrays repeated up to their common shape."""
+    """Return arrays repeated up to their common shape.
+
+    Returns:
+        Tuple of arrays of the common shape; dtypes stay.
+
+    Raises:
+        ValueError: shapes do not broadcast.
+
+    Derivative:
+        Of each array the sums of the cotangents over the axes along which it is repeated.
+
+    Example:
+        >>> [x.shape for x in fnp.broadcast_arrays(np.ones((2, 1)), np.ones(3))]
+        [(2, 3), (2, 3)]
+    """
     xs = list(map(as_array, alike(together(*args))))
     if not any(isinstance(x, Tensor) for x in xs):
         return np.broadcast_arrays(*xs, subok=subok)
@@ -233,21 +380,54 @@ def _broadcast(x: Any, shape: tuple[int, ...]) -> Any:
 
 @implements(np.atleast_1d)
 def atleast_1d(*arys: Any) -> Any:
-    """Return arrays with at least one axis."""
+    """Return arrays with at least one axis.
+
+    Returns:
+        One array, or a tuple of several; dtypes stay.
+
+    Derivative:
+        The identity.
+
+    Example:
+        >>> fnp.atleast_1d(3.0)
+        array([3.])
+    """
     found = alike([reshaped(x, x.shape or (1,)) for x in together(*arys)])
     return found[0] if len(found) == 1 else tuple(found)
 
 
 @implements(np.atleast_2d)
 def atleast_2d(*arys: Any) -> Any:
-    """Return arrays with at least two axes, new ones in front."""
+    """Return arrays with at least two axes, new ones in front.
+
+    Returns:
+        One array, or a tuple of several; dtypes stay.
+
+    Derivative:
+        The identity.
+
+    Example:
+        >>> fnp.atleast_2d(np.array([1.0, 2.0])).shape
+        (1, 2)
+    """
     found = alike([reshaped(x, (*(1,) * (2 - len(x.shape)), *x.shape)) for x in together(*arys)])
     return found[0] if len(found) == 1 else tuple(found)
 
 
 @implements(np.atleast_3d)
 def atleast_3d(*arys: Any) -> Any:
-    """Return arrays with at least three axes, as NumPy arranges them."""
+    """Return arrays with at least three axes, as NumPy arranges them.
+
+    Returns:
+        One array, or a tuple of several, vectors as (1, n, 1), matrices as (n, m, 1); dtypes stay.
+
+    Derivative:
+        The identity.
+
+    Example:
+        >>> fnp.atleast_3d(np.ones(2)).shape
+        (1, 2, 1)
+    """
     found = alike(
         [reshaped(x, np.atleast_3d(np.broadcast_to(np.int8(0), x.shape)).shape) for x in together(*arys)]
     )
@@ -264,7 +444,21 @@ def concatenate(
     dtype: Any = None,
     casting: Any = "same_kind",
 ) -> Any:
-    """Return arrays joined along an axis; None flattens them first."""
+    """Return arrays joined along an axis; None flattens them first.
+
+    Returns:
+        Array of the sum of lengths along the axis; the promoted dtype, or `dtype`.
+
+    Raises:
+        ValueError: no arrays, or other lengths differ.
+
+    Derivative:
+        The identity in each.
+
+    Example:
+        >>> fnp.concatenate([np.array([1.0, 2.0]), np.array([3.0])])
+        array([1., 2., 3.])
+    """
     xs = together(*arrays)
     if not xs:
         raise ValueError("need at least one array to concatenate")
@@ -287,47 +481,139 @@ def concatenate(
 
 
 @implements(np.stack)
-def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **kw: Any) -> Any:
-    """Return arrays of one shape joined along a new axis."""
+def stack(
+    arrays: Sequence[Any], axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Any:
+    """Return arrays of one shape joined along a new axis.
+
+    Returns:
+        Array with a new axis as long as there are arrays; the promoted dtype, or `dtype`.
+
+    Raises:
+        ValueError: no arrays, or shapes differ.
+
+    Derivative:
+        The identity in each.
+
+    Example:
+        >>> fnp.stack([np.array([1.0, 2.0]), np.array([3.0, 4.0])])
+        array([[1., 2.],
+               [3., 4.]])
+    """
     xs = together(*arrays)
     if not xs:
         raise ValueError("need at least one array to stack")
     if len({x.shape for x in xs}) != 1:
         raise ValueError("all input arrays must have the same shape")
     place = normalize_axis_index(axis, len(xs[0].shape) + 1)
-    if place == 0 and out is None and not kw:
+    if place == 0 and out is None and dtype is None and casting == "same_kind":
         return bind("stack", *xs)
-    return concatenate([expand_dims(x, place) for x in xs], place, out, **kw)
+    return concatenate([expand_dims(x, place) for x in xs], place, out, dtype=dtype, casting=casting)
 
 
 @implements(np.vstack)
-def vstack(tup: Sequence[Any], **kw: Any) -> Any:
-    """Return arrays joined along the first axis, vectors as rows."""
-    return concatenate([atleast_2d(x) for x in together(*tup)], 0, **kw)
+def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    """Return arrays joined along the first axis, vectors as rows.
+
+    Returns:
+        Array (sum of rows, columns), of the promoted dtype, or `dtype`.
+
+    Raises:
+        ValueError: other lengths differ.
+
+    Derivative:
+        The identity in each.
+
+    Example:
+        >>> fnp.vstack([np.array([1.0, 2.0]), np.array([3.0, 4.0])])
+        array([[1., 2.],
+               [3., 4.]])
+    """
+    return concatenate([atleast_2d(x) for x in together(*tup)], 0, dtype=dtype, casting=casting)
 
 
 @implements(np.hstack)
-def hstack(tup: Sequence[Any], **kw: Any) -> Any:
-    """Return arrays joined along the second axis, vectors along the first."""
+def hstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    """Return arrays joined along the second axis, vectors along the first.
+
+    Returns:
+        Array of the sum of lengths along the axis; the promoted dtype, or `dtype`.
+
+    Raises:
+        ValueError: other lengths differ.
+
+    Derivative:
+        The identity in each.
+
+    Example:
+        >>> fnp.hstack([np.array([1.0]), np.array([2.0, 3.0])])
+        array([1., 2., 3.])
+    """
     xs = [atleast_1d(x) for x in together(*tup)]
-    return concatenate(xs, 0 if xs and len(xs[0].shape) == 1 else 1, **kw)
+    return concatenate(xs, 0 if xs and len(xs[0].shape) == 1 else 1, dtype=dtype, casting=casting)
 
 
 @implements(np.dstack)
 def dstack(tup: Sequence[Any]) -> Any:
-    """Return arrays joined along the third axis."""
+    """Return arrays joined along the third axis.
+
+    Returns:
+        Array (n, m, sum of depths), of the promoted dtype.
+
+    Raises:
+        ValueError: other lengths differ.
+
+    Derivative:
+        The identity in each.
+
+    Example:
+        >>> fnp.dstack([np.ones(2), np.ones(2)]).shape
+        (1, 2, 2)
+    """
     return concatenate([atleast_3d(x) for x in together(*tup)], 2)
 
 
 @implements(np.column_stack)
 def column_stack(tup: Sequence[Any]) -> Any:
-    """Return arrays joined along the second axis, vectors as columns."""
+    """Return arrays joined along the second axis, vectors as columns.
+
+    Returns:
+        Array (n, columns of all), of the promoted dtype.
+
+    Raises:
+        ValueError: numbers of rows differ.
+
+    Derivative:
+        The identity in each.
+
+    Example:
+        >>> fnp.column_stack([np.array([1.0, 2.0]), np.array([3.0, 4.0])])
+        array([[1., 3.],
+               [2., 4.]])
+    """
     return concatenate([x if len(x.shape) > 1 else reshape(x, (-1, 1)) for x in together(*tup)], 1)
 
 
 @implements(getattr(np, "row_stack", None))
 def row_stack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Any:
-    """Return what `vstack` does; NumPy deprecates this name of it."""
+    """Return what `vstack` does; NumPy deprecates this name of it.
+
+    Returns:
+        Array (sum of rows, columns), of the promoted dtype, or `dtype`.
+
+    Raises:
+        ValueError: other lengths differ.
+
+    Derivative:
+        The identity in each.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     fnp.row_stack([np.array([1.0, 2.0]), np.ones((1, 2))]).shape
+        (2, 2)
+    """
     warnings.warn("`row_stack` alias is deprecated. Use `vstack` directly.", DeprecationWarning, stacklevel=2)
     return vstack(tup, dtype=dtype, casting=casting)
 
@@ -336,9 +622,20 @@ def row_stack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kin
 def block(arrays: Any) -> Any:
     """Return arrays joined as nested lists show them: the innermost along the last axis, and so outwards.
 
+    Returns:
+        Array of as many axes as the lists are deep, at least those of the parts; the promoted dtype.
+
     Raises:
         TypeError: a tuple among the lists.
         ValueError: lists of unequal depth, empty ones, or arrays of incompatible shapes.
+
+    Derivative:
+        The identity in each part.
+
+    Example:
+        >>> fnp.block([[np.eye(1), np.zeros((1, 1))], [np.ones((1, 2))]])
+        array([[1., 0.],
+               [1., 1.]])
     """
     np.block(_placeholders(arrays))  # it finds what does not fit
     depth, leaves = _depth(arrays), together(*_leaves(arrays))
@@ -369,7 +666,21 @@ def _joined_block(x: Any, depth: int, rank: int, leaves: Iterator[Any]) -> Any:
 
 @implements(getattr(np, "unstack", None))
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
-    """Return the parts along an axis, which disappears; the inverse of `stack`."""
+    """Return the parts along an axis, which disappears; the inverse of `stack`.
+
+    Returns:
+        Tuple of arrays without the axis, views; of the dtype of `x`.
+
+    Raises:
+        ValueError: no axes.
+
+    Derivative:
+        The identity: the cotangents stacked again.
+
+    Example:
+        >>> fnp.unstack(np.array([[1.0, 2.0], [3.0, 4.0]]))
+        (array([1., 2.]), array([3., 4.]))
+    """
     x = as_value(x)
     if not x.shape:
         raise ValueError("Input array must be at least 1-d.")
@@ -379,7 +690,21 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 @implements(np.append)
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    """Return `values` joined to the end of `arr`."""
+    """Return `values` joined to the end of `arr`.
+
+    Returns:
+        Array of the lengths of both along the axis; None flattens both. The promoted dtype.
+
+    Raises:
+        ValueError: other lengths differ.
+
+    Derivative:
+        The identity in both.
+
+    Example:
+        >>> fnp.append(np.array([1.0, 2.0]), 3.0)
+        array([1., 2., 3.])
+    """
     both = together(arr, values)
     return concatenate([ravel(x) for x in both] if axis is None else both, axis or 0)
 
@@ -397,9 +722,19 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         values: what is inserted, broadcast to the new elements.
         axis: the axis, or None.
 
+    Returns:
+        Array longer by the values, of the dtype of `arr`.
+
     Raises:
         IndexError: an index out of bounds.
         ValueError: indices of more than one axis, or values of another shape.
+
+    Derivative:
+        The identity in `arr` and in `values`.
+
+    Example:
+        >>> fnp.insert(np.array([1.0, 3.0]), 1, 2.0)
+        array([1., 2., 3.])
     """
     if not holds_tensor([arr, values]):
         return np.insert(arr, concrete(obj, "insert") if isinstance(obj, Tensor) else obj, values, axis)
@@ -485,8 +820,18 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
         obj: index, slice, sequence of indices, or boolean mask of the elements to leave out.
         axis: the axis, or None.
 
+    Returns:
+        Array shorter by the elements left out, of the dtype of `arr`.
+
     Raises:
         IndexError: an index out of bounds.
+
+    Derivative:
+        The identity for the elements that stay, zero for the others.
+
+    Example:
+        >>> fnp.delete(np.array([1.0, 2.0, 3.0]), 1)
+        array([1., 3.])
     """
     if isinstance(obj, Tensor):
         obj = concrete(obj, "delete")
@@ -510,8 +855,19 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
         trim: "fb", "f" or "b".
         axis: axis or axes that may become shorter; None: all.
 
+    Returns:
+        Part of `filt`, of its dtype.
+
     Raises:
         ValueError: an unknown `trim`.
+        TypeError: values are not known, under `vmap` or while staged: the shape would depend on them.
+
+    Derivative:
+        The identity for what stays.
+
+    Example:
+        >>> fnp.trim_zeros(np.array([0.0, 1.0, 2.0, 0.0]))
+        array([1., 2.])
     """
     if not holds_tensor(filt):
         cut: Callable[..., Any] = np.trim_zeros
@@ -537,8 +893,18 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
 def resize(a: Any, new_shape: Any) -> Any:
     """Return an array of `new_shape` filled with the elements of `a`, over again where there are too few.
 
+    Returns:
+        Array of `new_shape`, of the dtype of `a`.
+
     Raises:
         ValueError: a negative length.
+
+    Derivative:
+        Of each element the sum of the cotangents of its copies.
+
+    Example:
+        >>> fnp.resize(np.array([1.0, 2.0]), 5)
+        array([1., 2., 1., 2., 1.])
     """
     a = as_value(a)
     if isinstance(a, np.ndarray):
@@ -559,7 +925,21 @@ def resize(a: Any, new_shape: Any) -> Any:
 
 @implements(np.array_split)
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """Return parts along an axis, of nearly equal length or split at indices."""
+    """Return parts along an axis, of nearly equal length or split at indices.
+
+    Returns:
+        List of arrays, views of `ary` as NumPy's; of its dtype.
+
+    Raises:
+        ValueError: fewer than one section.
+
+    Derivative:
+        The identity: the cotangents joined again.
+
+    Example:
+        >>> [len(part) for part in fnp.array_split(np.arange(5.0), 2)]
+        [3, 2]
+    """
     ary = as_value(ary)
     axis = normalize_axis_index(axis, len(ary.shape))
     n = ary.shape[axis]
@@ -576,7 +956,21 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 
 @implements(np.split)
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """Return parts along an axis, of equal length or split at indices."""
+    """Return parts along an axis, of equal length or split at indices.
+
+    Returns:
+        List of arrays, of the dtype of `ary`.
+
+    Raises:
+        ValueError: parts would not be of equal length.
+
+    Derivative:
+        The identity: the cotangents joined again.
+
+    Example:
+        >>> fnp.split(np.array([1.0, 2.0, 3.0]), [1])
+        [array([1.]), array([2., 3.])]
+    """
     if isinstance(indices_or_sections, int | np.integer):
         n = as_value(ary).shape[axis]
         if n % indices_or_sections:
@@ -591,28 +985,81 @@ def _at_least(ary: Any, n: int, name: str) -> None:
 
 @implements(np.vsplit)
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Return parts along the first axis."""
+    """Return parts along the first axis.
+
+    Returns:
+        List of arrays, of the dtype of `ary`.
+
+    Raises:
+        ValueError: fewer than two axes, or parts would not be of equal length.
+
+    Derivative:
+        The identity: the cotangents joined again.
+
+    Example:
+        >>> len(fnp.vsplit(np.ones((4, 1)), 2))
+        2
+    """
     _at_least(ary, 2, "vsplit")
     return split(ary, indices_or_sections, 0)
 
 
 @implements(np.hsplit)
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Return parts along the second axis, of a vector along the first."""
+    """Return parts along the second axis, of a vector along the first.
+
+    Returns:
+        List of arrays, of the dtype of `ary`.
+
+    Raises:
+        ValueError: no axes, or parts would not be of equal length.
+
+    Derivative:
+        The identity: the cotangents joined again.
+
+    Example:
+        >>> fnp.hsplit(np.array([1.0, 2.0, 3.0, 4.0]), 2)
+        [array([1., 2.]), array([3., 4.])]
+    """
     _at_least(ary, 1, "hsplit")
     return split(ary, indices_or_sections, 1 if len(as_value(ary).shape) > 1 else 0)
 
 
 @implements(np.dsplit)
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Return parts along the third axis."""
+    """Return parts along the third axis.
+
+    Returns:
+        List of arrays, of the dtype of `ary`.
+
+    Raises:
+        ValueError: fewer than three axes, or parts would not be of equal length.
+
+    Derivative:
+        The identity: the cotangents joined again.
+
+    Example:
+        >>> len(fnp.dsplit(np.ones((1, 1, 4)), 2))
+        2
+    """
     _at_least(ary, 3, "dsplit")
     return split(ary, indices_or_sections, 2)
 
 
 @implements(np.flip)
 def flip(m: Any, axis: Any = None) -> Any:
-    """Return the order of elements reversed along axes."""
+    """Return the order of elements reversed along axes.
+
+    Returns:
+        Array of the shape and dtype of `m`, a view; None: along all axes.
+
+    Derivative:
+        The cotangent reversed along the same axes.
+
+    Example:
+        >>> fnp.flip(np.array([1.0, 2.0, 3.0]))
+        array([3., 2., 1.])
+    """
     m = as_value(m)
     axes = range(len(m.shape)) if axis is None else normalize_axis_tuple(axis, len(m.shape))
     index = tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(len(m.shape)))
@@ -621,19 +1068,62 @@ def flip(m: Any, axis: Any = None) -> Any:
 
 @implements(np.fliplr)
 def fliplr(m: Any) -> Any:
-    """Return the order reversed along the second axis."""
+    """Return the order reversed along the second axis.
+
+    Returns:
+        Array of the shape and dtype of `m`, a view.
+
+    Raises:
+        ValueError: fewer than two axes.
+
+    Derivative:
+        The cotangent reversed along the same axis.
+
+    Example:
+        >>> fnp.fliplr(np.array([[1.0, 2.0]]))
+        array([[2., 1.]])
+    """
     return flip(m, 1)
 
 
 @implements(np.flipud)
 def flipud(m: Any) -> Any:
-    """Return the order reversed along the first axis."""
+    """Return the order reversed along the first axis.
+
+    Returns:
+        Array of the shape and dtype of `m`, a view.
+
+    Raises:
+        ValueError: no axes.
+
+    Derivative:
+        The cotangent reversed along the same axis.
+
+    Example:
+        >>> fnp.flipud(np.array([1.0, 2.0]))
+        array([2., 1.])
+    """
     return flip(m, 0)
 
 
 @implements(np.rot90)
 def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
-    """Return a plane turned by 90 degrees, k times, from the first towards the second axis."""
+    """Return a plane turned by 90 degrees, k times, from the first towards the second axis.
+
+    Returns:
+        Array of the elements of `m`, a view.
+
+    Raises:
+        ValueError: the two axes are one.
+
+    Derivative:
+        The cotangent turned back.
+
+    Example:
+        >>> fnp.rot90(np.array([[1.0, 2.0], [3.0, 4.0]]))
+        array([[2., 4.],
+               [1., 3.]])
+    """
     a, b = normalize_axis_tuple(axes, len(as_value(m).shape))
     k %= 4
     if k == 0:
@@ -645,7 +1135,18 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
 
 @implements(np.roll)
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
-    """Return elements moved along axes; those that leave come back at the other end."""
+    """Return elements moved along axes; those that leave come back at the other end.
+
+    Returns:
+        Array of the shape and dtype of `a`; without `axis` flattened and back.
+
+    Derivative:
+        The cotangent rolled back.
+
+    Example:
+        >>> fnp.roll(np.array([1.0, 2.0, 3.0]), 1)
+        array([3., 1., 2.])
+    """
     a = as_value(a)
     if axis is None and len(a.shape) != 1:
         return as_array(unordered(linear.reshape(roll(ravel(a), shift, 0), a.shape), a))
@@ -663,7 +1164,18 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 
 @implements(np.tile)
 def tile(A: Any, reps: Any) -> Any:  # noqa: N803 -- NumPy's name
-    """Return `A` repeated `reps` times along each axis."""
+    """Return `A` repeated `reps` times along each axis.
+
+    Returns:
+        Array of the lengths of `A` times `reps`, of its dtype; new axes in front.
+
+    Derivative:
+        Of each element the sum of the cotangents of its copies.
+
+    Example:
+        >>> fnp.tile(np.array([1.0, 2.0]), 2)
+        array([1., 2., 1., 2.])
+    """
     a = as_value(A)
     counts = (reps,) if isinstance(reps, int | np.integer) else tuple(map(_count, reps))
     n = max(len(a.shape), len(counts))
@@ -680,7 +1192,22 @@ def _count(x: Any) -> int:
 
 @implements(np.repeat)
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
-    """Return each element along an axis repeated."""
+    """Return each element along an axis repeated.
+
+    Returns:
+        Array of the shape of `a`, longer along the axis; None flattens first. Dtype of `a`.
+
+    Raises:
+        ValueError: negative numbers, or as many as there are elements are needed.
+        TypeError: `repeats` is not known, under `vmap` or while staged: the shape would depend on it.
+
+    Derivative:
+        Of each element the sum of the cotangents of its copies.
+
+    Example:
+        >>> fnp.repeat(np.array([1.0, 2.0]), [1, 2])
+        array([1., 2., 2.])
+    """
     a = as_value(a)
     if axis is None or (not a.shape and axis in {0, -1}):
         a, axis = ravel(a), 0
@@ -699,13 +1226,42 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
 
 @implements(np.diagonal)
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """Return the diagonal of a plane, as a new last axis."""
+    """Return the diagonal of a plane, as a new last axis.
+
+    Returns:
+        Array of the shape of `a` without the two axes, and the diagonal as last; dtype of `a`.
+
+    Raises:
+        ValueError: fewer than two axes, or equal ones.
+
+    Derivative:
+        The cotangent on the diagonal, zero elsewhere.
+
+    Example:
+        >>> fnp.diagonal(np.array([[1.0, 2.0], [3.0, 4.0]]))
+        array([1., 4.])
+    """
     return _diagonal(moveaxis(a, (axis1, axis2), (-2, -1)), operator.index(offset))
 
 
 @implements(np.diag)
 def diag(v: Any, k: int = 0) -> Any:
-    """Return the diagonal `k` of a matrix, or the matrix with a vector on its diagonal `k`."""
+    """Return the diagonal `k` of a matrix, or the matrix with a vector on its diagonal `k`.
+
+    Returns:
+        Vector of a matrix, or matrix (n + |k|, n + |k|) of a vector of n; dtype of `v`.
+
+    Raises:
+        ValueError: no axes, or more than two.
+
+    Derivative:
+        Linear: the cotangent on the diagonal, or the diagonal of the cotangent.
+
+    Example:
+        >>> fnp.diag(np.array([1.0, 2.0]))
+        array([[1., 0.],
+               [0., 2.]])
+    """
     v = as_value(v)
     if len(v.shape) == 2:
         return diagonal(v, k)
@@ -719,20 +1275,62 @@ def diag(v: Any, k: int = 0) -> Any:
 
 @implements(np.diagflat)
 def diagflat(v: Any, k: int = 0) -> Any:
-    """Return the matrix with the flattened elements on its diagonal `k`."""
+    """Return the matrix with the flattened elements on its diagonal `k`.
+
+    Returns:
+        Array (n + |k|, n + |k|) of n elements, of their dtype.
+
+    Derivative:
+        The diagonal of the cotangent.
+
+    Example:
+        >>> fnp.diagflat(np.array([[1.0, 2.0]]))
+        array([[1., 0.],
+               [0., 2.]])
+    """
     return diag(ravel(v), k)
 
 
 @implements(np.tril)
 def tril(m: Any, k: int = 0) -> Any:
-    """Return the elements on and below the diagonal `k`, zeros above."""
+    """Return the elements on and below the diagonal `k`, zeros above.
+
+    Returns:
+        Array of the shape and dtype of `m`.
+
+    Raises:
+        TypeError: no axes.
+
+    Derivative:
+        One below and on the diagonal, zero above.
+
+    Example:
+        >>> fnp.tril(np.ones((2, 2)))
+        array([[1., 0.],
+               [1., 1.]])
+    """
     m = as_value(m)
     return bind("where", placed(m, _lower(m.shape, k)), m, np.zeros((), m.dtype))
 
 
 @implements(np.triu)
 def triu(m: Any, k: int = 0) -> Any:
-    """Return the elements on and above the diagonal `k`, zeros below."""
+    """Return the elements on and above the diagonal `k`, zeros below.
+
+    Returns:
+        Array of the shape and dtype of `m`.
+
+    Raises:
+        TypeError: no axes.
+
+    Derivative:
+        One above and on the diagonal, zero below.
+
+    Example:
+        >>> fnp.triu(np.ones((2, 2)))
+        array([[1., 1.],
+               [0., 1.]])
+    """
     m = as_value(m)
     return bind("where", placed(m, _lower(m.shape, k - 1)), np.zeros((), m.dtype), m)
 
@@ -756,7 +1354,22 @@ def astype(
     order: Any = "K",
     subok: bool = True,
 ) -> Any:
-    """Return `x` as `dtype`; complex to real takes the real part, integers have no gradient."""
+    """Return `x` as `dtype`; complex to real takes the real part, integers have no gradient.
+
+    Returns:
+        Array of the shape of `x` and of `dtype`.
+
+    Raises:
+        TypeError: `casting` forbids it.
+
+    Derivative:
+        The identity between floats; of complex to real numbers that of `real`; zero where either is an
+        integer.
+
+    Example:
+        >>> fnp.astype(fg.tensor([1.7, 2.0]), int)
+        Tensor([1, 2])
+    """
     x, kind = as_value(x), np.dtype(dtype)
     if device is not None and isinstance(x, Tensor):
         x = x.to(device)
@@ -772,19 +1385,55 @@ def astype(
 
 @implements(np.shape)
 def shape(a: Any) -> tuple[int, ...]:
-    """Return the lengths of the axes."""
+    """Return the lengths of the axes.
+
+    Returns:
+        A tuple of integers; known under `jit` and `vmap`.
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> fnp.shape(np.ones((2, 3)))
+        (2, 3)
+    """
     return tuple(as_value(a).shape)
 
 
 @implements(np.ndim)
 def ndim(a: Any) -> int:
-    """Return the number of axes."""
+    """Return the number of axes.
+
+    Returns:
+        An integer; known under `jit` and `vmap`.
+
+    Derivative:
+        None: the result is an integer.
+
+    Example:
+        >>> fnp.ndim(np.ones((2, 3)))
+        2
+    """
     return len(as_value(a).shape)
 
 
 @implements(np.size)
 def size(a: Any, axis: Any = None) -> int:
-    """Return the number of elements, or of positions along axes."""
+    """Return the number of elements, or of positions along axes.
+
+    Returns:
+        An integer; known under `jit` and `vmap`.
+
+    Raises:
+        AxisError: an axis out of bounds.
+
+    Derivative:
+        None: the result is an integer.
+
+    Example:
+        >>> fnp.size(np.ones((2, 3)))
+        6
+    """
     a = as_value(a)
     axes = range(len(a.shape)) if axis is None else normalize_axis_tuple(axis, len(a.shape))
     return math.prod(a.shape[i] for i in axes)

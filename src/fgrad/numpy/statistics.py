@@ -315,6 +315,10 @@ def quantile(
 
     Source:
         Hyndman & Fan (1996), The American Statistician 50, 361.
+
+    Example:
+        >>> fnp.quantile(np.array([3.0, 1.0, 2.0]), [0.25, 0.5])
+        array([1.5, 2. ])
     """
     return _quantiles(a, q, axis, out, method, keepdims, weights, percent=False, skip=False)
 
@@ -342,7 +346,21 @@ def _like_quantile(name: str, doc: str, *, percent: bool, skip: bool) -> Callabl
 
 percentile: Callable[..., Any] = _like_quantile(
     "percentile",
-    "Return percentiles over axes: what `quantile` returns for the fractions `q` / 100.",
+    """Return percentiles over axes: what `quantile` returns for the fractions `q` / 100.
+
+    Returns:
+        Array of the shape of `q`, then of `a` without the axes; integers give float64.
+
+    Raises:
+        ValueError: `q` is not in [0, 100], or an unknown `method`.
+
+    Derivative:
+        That of `quantile`, in `a` and `q`.
+
+    Example:
+        >>> fnp.percentile(np.array([3.0, 1.0, 2.0]), 25)
+        np.float64(1.5)
+    """,
     percent=True,
     skip=False,
 )
@@ -350,14 +368,40 @@ nanquantile: Callable[..., Any] = _like_quantile(
     "nanquantile",
     """Return the quantiles over axes of the elements that are not NaN; see `quantile`.
 
-    The gradient of an element that is NaN is zero, unless it is the result because its whole slice is NaN.
+    Returns:
+        Array of the shape of `q`, then of `a` without the axes; integers give float64.
+
+    Raises:
+        ValueError: `q` is not in [0, 1], or an unknown `method`.
+
+    Derivative:
+        That of `quantile`. The gradient of an element that is NaN is zero, unless it is the result because
+        its whole slice is NaN.
+
+    Example:
+        >>> fnp.nanquantile(np.array([3.0, np.nan, 1.0]), 0.5)
+        np.float64(2.0)
     """,
     percent=False,
     skip=True,
 )
 nanpercentile: Callable[..., Any] = _like_quantile(
     "nanpercentile",
-    "Return the percentiles over axes of the elements that are not NaN; see `nanquantile`.",
+    """Return the percentiles over axes of the elements that are not NaN; see `nanquantile`.
+
+    Returns:
+        Array of the shape of `q`, then of `a` without the axes; integers give float64.
+
+    Raises:
+        ValueError: `q` is not in [0, 100], or an unknown `method`.
+
+    Derivative:
+        That of `nanquantile`.
+
+    Example:
+        >>> fnp.nanpercentile(np.array([3.0, np.nan, 1.0]), 50)
+        np.float64(2.0)
+    """,
     percent=True,
     skip=True,
 )
@@ -382,6 +426,12 @@ def median(
     Derivative:
         That of the mean of the one or two middle elements; equal ones are taken in the order in which they
         stand.
+
+    Example:
+        >>> fnp.median(np.array([3.0, 1.0, 2.0]))
+        np.float64(2.0)
+        >>> fg.grad(fnp.median)(np.array([3.0, 1.0, 2.0, 9.0]))
+        array([0.5, 0. , 0.5, 0. ])
     """
     a = as_value(a)
     if out is not None and a.dtype.kind in "fc":
@@ -404,6 +454,16 @@ def nanmedian(
     """Return the median over axes of the elements that are not NaN; see `median`.
 
     The gradient of an element that is NaN is zero, unless it is the result because its whole slice is NaN.
+
+    Returns:
+        Array of the shape of `a` without the axes; integers give float64.
+
+    Derivative:
+        That of `median`, zero for NaN.
+
+    Example:
+        >>> fnp.nanmedian(np.array([3.0, np.nan, 1.0]))
+        np.float64(2.0)
     """
     a = as_value(a)
     axes = axes_of(axis, len(a.shape))
@@ -471,7 +531,7 @@ def cov(
         dtype: dtype of the result; None: at least double precision.
 
     Returns:
-        Matrix of covariances, of a single variable its variance without axes.
+        Array (k, k) of covariances of k variables; of a single variable its variance without axes.
 
     Raises:
         ValueError: more than two axes; a `ddof` that is no integer; negative weights.
@@ -480,6 +540,11 @@ def cov(
 
     Derivative:
         In the variables and in `aweights`, to every order.
+
+    Example:
+        >>> fnp.cov(np.array([[1.0, 2.0, 3.0], [1.0, 3.0, 2.0]]))
+        array([[1. , 0.5],
+               [0.5, 1. ]])
     """
     if ddof is not None and ddof != int(ddof):
         raise ValueError("ddof must be integer")
@@ -535,10 +600,15 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
         dtype: dtype of the result; None: at least double precision.
 
     Returns:
-        Matrix of correlations in [-1, 1], of a single variable 1.
+        Array (k, k) of correlations of k variables, in [-1, 1]; of a single variable 1.
 
     Derivative:
         To every order.
+
+    Example:
+        >>> fnp.corrcoef(np.array([[1.0, 2.0, 3.0], [1.0, 3.0, 2.0]]))
+        array([[1. , 0.5],
+               [0.5, 1. ]])
     """
     c = cov(x, y, rowvar, dtype=dtype)
     if not c.shape:

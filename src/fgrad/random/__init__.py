@@ -5,6 +5,7 @@ of which it is a pure function. Parameters and `size` are NumPy's; results are a
 argument is one.
 """
 
+from fgrad.names import offers as _offers
 from fgrad.random.continuous import beta as beta
 from fgrad.random.continuous import cauchy as cauchy
 from fgrad.random.continuous import chisquare as chisquare
@@ -42,3 +43,5 @@ from fgrad.random.keys import split as split
 from fgrad.random.keys import wrap_key_data as wrap_key_data
 
 randint = integers
+
+__dir__ = _offers(globals())

@@ -5,8 +5,10 @@ Functions have SciPy's names and signatures. Modules are loaded when they are fi
 """
 
 from importlib import import_module
-from types import ModuleType
+from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING
+
+from fgrad.names import offers as _offers
 
 if TYPE_CHECKING:
     from fgrad.scipy import integrate as integrate
@@ -32,11 +34,10 @@ except ImportError as _error:
     ) from _error
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> _ModuleType:
     if name not in _MODULES:
         raise AttributeError(f"module 'fgrad.scipy' has no attribute {name!r}")
     return import_module(f"fgrad.scipy.{name}")
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+__dir__ = _offers(globals(), *_MODULES)

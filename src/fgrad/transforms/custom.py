@@ -11,13 +11,14 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import adopted, as_array, is_foreign
+from fgrad.compat.numpy import restore, setting
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.placement import near, with_zeros
 from fgrad.core.primitive import (
@@ -36,6 +37,9 @@ from fgrad.transforms.reverse import vjp
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Rule:
@@ -128,13 +132,17 @@ def _free(x: Any) -> Tensor:
 
 def _vjp_rule(rule: Rule, args: Sequence[Any], outs: Sequence[Tensor]) -> VJP:
     avals = [aval_of(a) for a in args]
-    errors = np.geterr()
+    errors = setting()
 
     def call(cts: Sequence[Any], pattern: tuple[bool, ...]) -> list[Any]:
         given = [None if ct is None else _as_tensor(ct) for ct in cts]
         rule.wanted = pattern
-        with np.errstate(**errors):
+        before = setting()
+        try:
+            restore(errors)
             results = rule.backward(*given)
+        finally:
+            restore(before)
         if len(results) != len(avals):
             raise ValueError(
                 f"the backward rule of {rule.name} returned {len(results)} cotangents, but there are "
@@ -309,9 +317,9 @@ class _TreeRule(Rule):
     """A rule on pytrees: `operation` with the static arguments of one call."""
 
     def __init__(
-        self, operation: Custom, args: Sequence[Any], place: list[int], structures: list[Any]
+        self, operation: Custom[..., Any], args: Sequence[Any], place: list[int], structures: list[Any]
     ) -> None:
-        self.operation: Custom = operation
+        self.operation: Custom[..., Any] = operation
         self.place: list[int] = place
         self.structures: list[Any] = structures
         self.args: list[Any | None] = [None if i in place else a for i, a in enumerate(args)]
@@ -425,14 +433,19 @@ class _JvpRule(_TreeRule):
         return back
 
 
-class Custom(Transformed):
+class Custom(Transformed, Generic[P, R]):
     """A function with a rule of the user's own."""
+
+    if TYPE_CHECKING:  # what `Transformed` does, with the types of the function
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+            """Call the function."""
 
     made: type[_TreeRule]
     how: str  # to define the rules, of which the one called `needed` is asked for first
     needed: str
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()) -> None:
+    def __init__(self, fun: Callable[P, R], nondiff_argnums: int | Sequence[int] = ()) -> None:
         super().__init__(fun)
         self.nondiff: tuple[int, ...] = existing(
             integers(nondiff_argnums, "nondiff_argnums"), "nondiff_argnums", fun
@@ -483,14 +496,14 @@ class Custom(Transformed):
         return tree.unflatten(rule.out_structure, outs)
 
 
-class CustomVjp(Custom):
+class CustomVjp(Custom[P, R]):
     """A function with a reverse rule."""
 
     made: type[_TreeRule] = _VjpRule
     how: str = "f.defvjp(fwd, bwd)"
     needed: str = "fwd"
 
-    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> CustomVjp:
+    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> CustomVjp[P, R]:
         """Define the rule.
 
         Args:
@@ -502,7 +515,7 @@ class CustomVjp(Custom):
         return self
 
 
-class CustomJvp(Custom):
+class CustomJvp(Custom[P, R]):
     """A function with a forward rule, which is transposed for reverse mode."""
 
     made: type[_TreeRule] = _JvpRule
@@ -518,7 +531,7 @@ class CustomJvp(Custom):
         """Define the rule by one `jvp(tangent, out, *primals)` per argument; None: no gradient."""
 
         def jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-            out = self(*primals)
+            out = self(*primals)  # type: ignore[call-arg]
             pairs = zip(jvps, tangents, strict=True)
             terms = [rule(t, out, *primals) for rule, t in pairs if rule is not None]
             if not terms:
@@ -531,7 +544,7 @@ class CustomJvp(Custom):
         self.defjvp(jvp)
 
 
-def custom_vjp(fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()) -> CustomVjp:
+def custom_vjp(fun: Callable[P, R], nondiff_argnums: int | Sequence[int] = ()) -> CustomVjp[P, R]:
     """Return `fun` with a reverse rule, to be defined by `.defvjp(fwd, bwd)`.
 
     Args:
@@ -551,7 +564,7 @@ def custom_vjp(fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (
     return CustomVjp(fun, nondiff_argnums)
 
 
-def custom_jvp(fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()) -> CustomJvp:
+def custom_jvp(fun: Callable[P, R], nondiff_argnums: int | Sequence[int] = ()) -> CustomJvp[P, R]:
     """Return `fun` with a forward rule, to be defined by `.defjvp(jvp)` or `.defjvps(...)`.
 
     The rule is linear in the tangents; its transpose is the reverse rule, so one rule serves both modes.

@@ -566,7 +566,17 @@ def _check_linear(tape: Tape) -> None:
 
 
 class GradManagerGroup(Block):
-    """Managers that record as equals: none sees the `backward` of another."""
+    """Managers that record as equals: none sees the `backward` of another.
+
+    Example:
+        >>> x = fg.tensor(2.0)
+        >>> one, other = fg.GradManager().attach(x), fg.GradManager()
+        >>> group = one | other
+        >>> with group:
+        ...     one.backward(x**2)
+        >>> x.grad
+        Tensor(4.)
+    """
 
     def __init__(self, managers: Iterable[GradManager]) -> None:
         self._watch = None

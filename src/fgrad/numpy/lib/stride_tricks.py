@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from fgrad.names import offers as _offers
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.registry import extends
 from fgrad.numpy.views import transposed, windows
+
+__all__ = ["sliding_window_view"]
+__dir__ = _offers(globals())
 
 
 @extends(np.lib.stride_tricks.sliding_window_view)

@@ -6,6 +6,7 @@ that do not depend on it; all others raise `LinAlgError` when they are different
 
 from numpy.linalg import LinAlgError
 
+from fgrad.names import offers as _offers
 from fgrad.numpy.linalg.chains import det, matrix_power, multi_dot, slogdet
 from fgrad.numpy.linalg.eigenvalues import eig, eigh, eigvals, eigvalsh
 from fgrad.numpy.linalg.factorizations import cholesky, qr, svd, svdvals
@@ -56,3 +57,5 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+__dir__ = _offers(globals())

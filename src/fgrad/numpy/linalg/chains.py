@@ -23,7 +23,23 @@ from fgrad.ops import linear, matrices
 
 @linalg_function(np.linalg.matrix_power)
 def matrix_power(a: Any, n: Any) -> Any:
-    """Return square matrices multiplied n times with themselves, or their inverses for negative n."""
+    """Return square matrices multiplied n times with themselves, or their inverses for negative n.
+
+    Returns:
+        Array of the shape of `a`.
+
+    Raises:
+        LinAlgError: matrices are not square, or `n` is negative and one is singular.
+        TypeError: `n` is no integer.
+
+    Derivative:
+        By the chain of products, and that of `inv`.
+
+    Example:
+        >>> fnp.linalg.matrix_power(np.array([[1.0, 1.0], [0.0, 1.0]]), 3)
+        array([[1., 3.],
+               [0., 1.]])
+    """
     a = as_value(a)
     if len(a.shape) < 2 or a.shape[-1] != a.shape[-2]:
         square_matrices(a)
@@ -50,8 +66,21 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
         arrays: at least two matrices; the first may be a row vector, the last a column vector.
         out: array or Tensor to be given the result.
 
+    Returns:
+        Array (n, m), without the axes of vectors at the ends; the promoted dtype.
+
+    Raises:
+        ValueError: fewer than two arrays, or shapes do not fit.
+
+    Derivative:
+        Linear in each.
+
     Source:
         Cormen, Leiserson, Rivest & Stein (2009), Introduction to Algorithms, 15.2.
+
+    Example:
+        >>> fnp.linalg.multi_dot([np.ones(2), np.ones((2, 3)), np.ones(3)])
+        np.float64(6.0)
     """
     if len(arrays) < 2:
         raise ValueError("Expecting at least two arrays.")
@@ -98,8 +127,21 @@ def _chain(xs: Sequence[Any], splits: dict[tuple[int, int], int], i: int, j: int
 def det(a: Any) -> Any:
     """Return the determinant of square matrices.
 
+    Returns:
+        Array of the leading axes of `a`; floats or complex numbers.
+
+    Raises:
+        LinAlgError: matrices are not square; a derivative beyond the third at a singular matrix.
+
     Derivative:
         The matrix of cofactors, Giles (2008), 2.2.4; to third order also where the matrix is singular.
+
+    Example:
+        >>> fnp.linalg.det(np.array([[1.0, 2.0], [3.0, 4.0]]))
+        np.float64(-2.0000000000000004)
+        >>> fg.grad(fnp.linalg.det)(np.array([[1.0, 2.0], [2.0, 4.0]]))
+        array([[ 4., -2.],
+               [-2.,  1.]])
     """
     return bind("det", square_matrices(a))
 
@@ -108,10 +150,17 @@ def det(a: Any) -> Any:
 def slogdet(a: Any) -> SlogdetResult:
     """Return the sign (or phase) and the logarithm of the absolute value of the determinant.
 
+    Returns:
+        Named tuple of `sign` and `logabsdet`, of the leading axes of `a`; the logarithm is real.
+
     Raises:
         LinAlgError: it is differentiated at a singular matrix, where its slope is infinite.
 
     Derivative:
         inv(a).T for the logarithm; the sign of real matrices is constant: Giles (2008), 2.2.4.
+
+    Example:
+        >>> fnp.linalg.slogdet(np.diag([2.0, 3.0])).sign
+        np.float64(1.0)
     """
     return SlogdetResult(*bind("slogdet", square_matrices(a)))

@@ -24,6 +24,9 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Any:
         a: positive definite Hermitian matrices, of which only the lower (upper) triangle is read.
         upper: whether to read the upper triangle and return an upper triangular factor.
 
+    Returns:
+        Array of the shape of `a`, triangular; floats or complex numbers, integers give float64.
+
     Raises:
         LinAlgError: a matrix is not positive definite.
 
@@ -32,6 +35,11 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Any:
 
     Source:
         Murray (2016), Differentiation of the Cholesky decomposition, arXiv:1602.07527.
+
+    Example:
+        >>> fnp.linalg.cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
+        array([[2., 0.],
+               [1., 2.]])
     """
     a = square_matrices(a)
     if upper:
@@ -47,14 +55,25 @@ def qr(a: Any, mode: str = "reduced") -> Any:
         a: matrices (..., m, n).
         mode: 'reduced', 'complete' (square q) or 'r' (r alone). 'raw' has no derivative.
 
+    Returns:
+        Named tuple of `Q` and `R`; with "r" the array R alone. Floats or complex numbers.
+
     Raises:
         LinAlgError: it is differentiated where the first min(m, n) columns are linearly dependent, or the
             result depends on the columns of a complete q that are not determined.
         TypeError: mode 'raw' of a Tensor that is being differentiated.
 
+    Derivative:
+        Of `Q` and `R` where columns are independent; elsewhere `LinAlgError`, but zero for a zero cotangent.
+
     Source:
         Walter & Lehmann (2018), Algorithmic differentiation of linear algebra functions with application in
         optimum experimental design; Roberts & Roberts (2020), arXiv:2009.10071, for wide matrices.
+
+    Example:
+        >>> abs(fnp.linalg.qr(np.array([[3.0, 1.0], [4.0, 2.0]])).R.round(6))
+        array([[5. , 2.2],
+               [0. , 0.4]])
     """
     if mode not in {"reduced", "complete", "r", "raw"}:
         raise ValueError(f"Unrecognized mode '{mode}'")
@@ -78,6 +97,10 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
         compute_uv: whether to return u and vh, otherwise s alone.
         hermitian: whether `a` is Hermitian; then only its lower triangle is read.
 
+    Returns:
+        Named tuple of `U` (..., m, k), `S` (..., k), real, and `Vh` (..., k, n); without `compute_uv` S
+        alone.
+
     Raises:
         LinAlgError: it is differentiated where singular vectors are not determined (equal singular values,
             phases, the null space) and the result depends on the choice.
@@ -88,6 +111,10 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
     Source:
         Townsend (2016), Differentiating the singular value decomposition; Wan & Zhang (2019),
         arXiv:1909.02659, for complex matrices.
+
+    Example:
+        >>> fnp.linalg.svd(np.diag([1.0, 3.0])).S
+        array([3., 1.])
     """
     if hermitian:
         return _hermitian_svd(a, compute_uv=compute_uv)
@@ -123,7 +150,17 @@ def _hermitian_svd(a: Any, *, compute_uv: bool) -> Any:
 def svdvals(x: Any, /) -> Any:
     """Return the singular values of matrices, the largest first.
 
+    Returns:
+        Array (..., min(m, n)) of matrices (..., m, n), real floats.
+
+    Raises:
+        LinAlgError: fewer than two axes.
+
     Derivative:
         u_i v_i^H: Giles (2008), 3.2; of a singular value that is zero, where it has a kink, zero.
+
+    Example:
+        >>> fnp.linalg.svdvals(np.diag([1.0, 3.0]))
+        array([3., 1.])
     """
     return svd(x, compute_uv=False)

@@ -36,11 +36,20 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         axis: one axis for vectors, two for matrices; None: all.
         keepdims: whether the reduced axes stay with length one.
 
+    Returns:
+        Array of the shape of `x` without the axes; real floats.
+
     Raises:
         ValueError: an unknown order, or more than two axes.
 
     Derivative:
         Zero where the norm is zero, and for singular values that are zero.
+
+    Example:
+        >>> fnp.linalg.norm(np.array([3.0, 4.0]))
+        np.float64(5.0)
+        >>> fg.grad(fnp.linalg.norm)(np.array([3.0, 4.0]))
+        array([0.6, 0.8])
     """
     x = inexact(x, None)
     n = len(x.shape)
@@ -133,13 +142,35 @@ def _tied(s: Any) -> Any:
 
 @linalg_function(np.linalg.matrix_norm)
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    """Return a norm of matrices, the last two axes; orders and derivative as in `norm`."""
+    """Return a norm of matrices, the last two axes; orders and derivative as in `norm`.
+
+    Returns:
+        Array of the leading axes of `x`; real floats.
+
+    Derivative:
+        That of `norm`: zero at zero, ties share it equally.
+
+    Example:
+        >>> fnp.linalg.matrix_norm(np.array([[3.0, 0.0], [0.0, 4.0]]))
+        np.float64(5.0)
+    """
     return norm(x, ord, (-2, -1), keepdims)
 
 
 @linalg_function(np.linalg.vector_norm)
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    """Return a norm of vectors along any number of axes (None: all); orders and derivative as in `norm`."""
+    """Return a norm of vectors along any number of axes (None: all); orders and derivative as in `norm`.
+
+    Returns:
+        Array of the shape of `x` without the axes; real floats.
+
+    Derivative:
+        That of `norm`: zero at zero, ties share it equally.
+
+    Example:
+        >>> fnp.linalg.vector_norm(np.array([3.0, 4.0]))
+        np.float64(5.0)
+    """
     x = as_value(x)
     if axis is None:
         y = norm(linear.reshape(x, (x.size,)), ord)
@@ -162,8 +193,15 @@ def cond(x: Any, p: Any = None) -> Any:
         x: matrices; square ones unless `p` is None, 2 or -2.
         p: order of the norm, as in `norm`; None: 2, the ratio of extreme singular values.
 
+    Returns:
+        Array of the leading axes of `x`; real floats.
+
     Derivative:
         That of the singular values, or of `norm` and `inv`.
+
+    Example:
+        >>> fnp.linalg.cond(np.diag([1.0, 4.0]))
+        np.float64(4.0)
     """
     x = as_value(x)
     if x.size == 0 and math.prod(x.shape[-2:]) == 0:
@@ -195,6 +233,16 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
         tol: tolerance; None: `rtol` times the largest singular value.
         hermitian: whether `A` is Hermitian; then only its lower triangle is read.
         rtol: relative tolerance; None: max(m, n) times the rounding unit.
+
+    Returns:
+        Integers, of the leading axes of `A`.
+
+    Derivative:
+        None: the results are integers.
+
+    Example:
+        >>> fnp.linalg.matrix_rank(np.ones((2, 2)))
+        np.int64(1)
     """
     if rtol is not None and tol is not None:
         raise ValueError("`tol` and `rtol` can't be both set.")

@@ -40,6 +40,9 @@ def solve(a: Any, b: Any) -> Any:
         a: square matrices (..., n, n).
         b: one vector (n,), or matrices (..., n, k) whose leading axes broadcast with those of `a`.
 
+    Returns:
+        Array of the shape of `b`, whose leading axes broadcast with those of `a`; floats or complex numbers.
+
     Raises:
         LinAlgError: a matrix is singular or not square.
 
@@ -48,6 +51,10 @@ def solve(a: Any, b: Any) -> Any:
 
     Source:
         Giles (2008), An extended collection of matrix derivative results, 2.3.1.
+
+    Example:
+        >>> fnp.linalg.solve(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([2.0, 8.0]))
+        array([1., 2.])
     """
     a, b = together(a, b)
     a, b = of_common_dtype(square_matrices(a), supported(b))
@@ -64,8 +71,19 @@ def solve(a: Any, b: Any) -> Any:
 def inv(a: Any) -> Any:
     """Return the inverse of square matrices.
 
+    Returns:
+        Array of the shape of `a`; floats or complex numbers, integers give float64.
+
+    Raises:
+        LinAlgError: a matrix is singular, or not square.
+
     Derivative:
         -inv(a).T ct inv(a).T: Giles (2008), 2.2.3.
+
+    Example:
+        >>> fnp.linalg.inv(np.array([[2.0, 0.0], [0.0, 4.0]]))
+        array([[0.5 , 0.  ],
+               [0.  , 0.25]])
     """
     return systems.inverse(square_matrices(a))
 
@@ -80,12 +98,20 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_V
         hermitian: whether `a` is Hermitian; then only its lower triangle is read.
         rtol: another name of `rcond`; None: max(m, n) times the rounding unit.
 
+    Returns:
+        Array (..., n, m) of (..., m, n); floats or complex numbers.
+
     Derivative:
         That along matrices of the same rank; for another rank the pseudo-inverse jumps. Where `rcond` drops
         singular values that are not zero, that of a function of the singular value decomposition.
 
     Source:
         Golub & Pereyra (1973), SIAM J. Numer. Anal. 10, 413.
+
+    Example:
+        >>> fnp.linalg.pinv(np.array([[2.0, 0.0], [0.0, 0.0]]))
+        array([[0.5, 0. ],
+               [0. , 0. ]])
     """
     if rcond is not None and rtol is not NO_VALUE:
         raise ValueError("`rtol` and `rcond` can't be both set.")
@@ -123,8 +149,19 @@ def _pseudo_inverse(a: Any, rcond: Any, *, hermitian: bool = False) -> Any:
 def tensorinv(a: Any, ind: int = 2) -> Any:
     """Return the inverse of the linear map between the first `ind` axes and the others.
 
+    Returns:
+        Array whose first axes are the last ones of `a`, and the other way round; floats or complex numbers.
+
+    Raises:
+        ValueError: `ind` is not positive.
+        LinAlgError: the map is singular, or no map between spaces of equal dimension.
+
     Derivative:
         That of `inv`.
+
+    Example:
+        >>> fnp.linalg.tensorinv(2 * np.eye(4).reshape(4, 2, 2), ind=1).shape
+        (2, 2, 4)
     """
     if ind <= 0:
         raise ValueError("Invalid ind argument.")
@@ -137,8 +174,18 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
     """Return the solution x of tensordot(a, x, x.ndim) = b.
 
+    Returns:
+        Array of the axes of `a` that are not those of `b`; floats or complex numbers.
+
+    Raises:
+        LinAlgError: the map is singular, or no map between spaces of equal dimension.
+
     Derivative:
         That of `solve`.
+
+    Example:
+        >>> fnp.linalg.tensorsolve(2 * np.eye(4).reshape(2, 2, 4), np.ones((2, 2)))
+        array([0.5, 0.5, 0.5, 0.5])
     """
     a, b = together(a, b)
     n = len(a.shape)
@@ -174,6 +221,11 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, Any, Any, Any]:
 
     Derivative:
         That of `pinv`, along matrices of the same rank: Golub & Pereyra (1973).
+
+    Example:
+        >>> a = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
+        >>> fnp.linalg.lstsq(a, np.array([1.0, 2.0, 3.0]))[0].round(6)
+        array([1., 1.])
     """
     a, b = map(supported, together(a, b))
     vector = len(b.shape) == 1

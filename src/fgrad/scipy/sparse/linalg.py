@@ -14,12 +14,16 @@ from fgrad.core.tensor import Tensor
 from fgrad.errors import UnsolvedWarning
 from fgrad.extend.engine import apply_opaque, convert
 from fgrad.lax.implicit import custom_linear_solve, custom_root
+from fgrad.names import offers as _offers
 from fgrad.scipy.closures import Closed
 from fgrad.scipy.products import ColumnRule
 from fgrad.scipy.results import is_plain
 from fgrad.scipy.solver_calls import run_solver
 from fgrad.scipy.sparse.arrays import Pattern, SparseArray, coo_array, sampled
 from fgrad.scipy.vectors import array
+
+__all__ = ["bicgstab", "cg", "gmres", "lsqr", "spsolve"]
+__dir__ = _offers(globals())
 
 
 class _Solve(ColumnRule):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import special as _scipy
 
+from fgrad.names import offers as _offers
 from fgrad.numpy import sinc as sinc
 from fgrad.scipy.special import (  # noqa: F401 -- their primitives
     bessel,
@@ -22,7 +23,7 @@ from fgrad.scipy.special import (  # noqa: F401 -- their primitives
     polynomials,
     probability,
 )
-from fgrad.scipy.special.functions import declare_hidden
+from fgrad.scipy.special.functions import declare_hidden as _declare_hidden
 from fgrad.scipy.special.functions import lambertw as lambertw
 from fgrad.scipy.special.functions import log_softmax as log_softmax
 from fgrad.scipy.special.functions import logsumexp as logsumexp
@@ -34,11 +35,11 @@ from fgrad.scipy.special.functions import spherical_jn as spherical_jn
 from fgrad.scipy.special.functions import spherical_kn as spherical_kn
 from fgrad.scipy.special.functions import spherical_yn as spherical_yn
 from fgrad.scipy.special.functions import zeta as zeta
-from fgrad.scipy.special.ufuncs import declare_ufuncs
+from fgrad.scipy.special.ufuncs import declare_ufuncs as _declare_ufuncs
 
-_UFUNCS = declare_ufuncs()
-RULES = frozenset({*_UFUNCS, *functions.__all__})  # the names that take Tensors
-declare_hidden()
+_UFUNCS = _declare_ufuncs()
+_RULES = frozenset({*_UFUNCS, *functions.__all__})  # the names that take Tensors
+_declare_hidden()
 
 
 def __getattr__(name: str) -> Any:
@@ -53,5 +54,4 @@ def __getattr__(name: str) -> Any:
     )
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_UFUNCS})
+__dir__ = _offers(globals(), *_UFUNCS)

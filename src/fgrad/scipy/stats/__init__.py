@@ -4,6 +4,7 @@ Methods have SciPy's names and signatures. They differentiate in the point, the 
 shapes, to every order that the special functions behind them know.
 """
 
+from fgrad.names import offers as _offers
 from fgrad.scipy.stats.continuous import beta as beta
 from fgrad.scipy.stats.continuous import cauchy as cauchy
 from fgrad.scipy.stats.continuous import chi as chi
@@ -45,3 +46,5 @@ from fgrad.scipy.stats.multivariate import dirichlet as dirichlet
 from fgrad.scipy.stats.multivariate import multivariate_normal as multivariate_normal
 from fgrad.scipy.stats.multivariate import multivariate_t as multivariate_t
 from fgrad.scipy.stats.multivariate import wishart as wishart
+
+__dir__ = _offers(globals())

@@ -1,9 +1,4 @@
-"""Discrete Fourier transforms with the names and conventions of `numpy.fft`.
-
-Every transform is linear, so its derivative is the transform itself; single precision stays single. The
-gradient of a real array is real. Half spectra (`irfft`, `hfft`) ignore the imaginary parts of the first and,
-for an even length, the last bin, and these imaginary parts get no gradient.
-"""
+"""One transform a function: along an axis by its primitive, along several by one after the other."""
 
 from __future__ import annotations
 
@@ -133,19 +128,52 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any
 
     Derivative:
         the transform itself; the gradient of a real array is real.
+
+    Example:
+        >>> fnp.fft.fft(np.array([1.0, 0.0, 0.0, 0.0]))
+        array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j])
     """
     return stored(_transform("fft", a, n, axis, norm), out)
 
 
 @_transforms(np.fft.ifft)
 def ifft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
-    """Return the inverse of `fft` along an axis: a_j = sum_k out_k exp(2 pi i j k / n) / n."""
+    """Return the inverse of `fft` along an axis: a_j = sum_k out_k exp(2 pi i j k / n) / n.
+
+    Returns:
+        Array of the shape of `a`, of length `n` where given; complex, in the precision of `a`.
+
+    Raises:
+        ValueError: a length is not positive, or an unknown `norm`.
+
+    Derivative:
+        Linear: `ifft` of the cotangent.
+
+    Example:
+        >>> fnp.fft.ifft(np.array([4.0, 0.0, 0.0, 0.0]))
+        array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j])
+    """
     return stored(_transform("ifft", a, n, axis, norm), out)
 
 
 @_transforms(np.fft.rfft)
 def rfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
-    """Return the first n // 2 + 1 elements of the Fourier transform of real numbers."""
+    """Return the first n // 2 + 1 elements of the Fourier transform of real numbers.
+
+    Returns:
+        Array of n // 2 + 1 elements along the axis; complex, in the precision of `a`.
+
+    Raises:
+        ValueError: a length is not positive, or an unknown `norm`.
+        TypeError: complex numbers.
+
+    Derivative:
+        Linear; of real arrays real.
+
+    Example:
+        >>> fnp.fft.rfft(np.array([1.0, 0.0, 0.0, 0.0]))
+        array([1.+0.j, 1.+0.j, 1.+0.j])
+    """
     return stored(_transform("rfft", a, n, axis, norm), out)
 
 
@@ -153,22 +181,62 @@ def rfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: An
 def irfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
     """Return the inverse of `rfft`, of length n, by default the even one: 2 (m - 1) from m elements.
 
+    Returns:
+        Array of the shape of `a`, of length `n` along the axis; real, in the precision of `a`.
+
+    Raises:
+        ValueError: a length is not positive, or an unknown `norm`.
+
     Derivative:
         linear in the real and imaginary parts; the imaginary parts of the first element and, for even n, of
         the last are ignored and have gradient zero.
+
+    Example:
+        >>> fnp.fft.irfft(np.array([4.0, 0.0, 0.0]))
+        array([1., 1., 1., 1.])
     """
     return stored(_to_real(a, n, axis, norm), out)
 
 
 @_transforms(np.fft.hfft)
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
-    """Return the real Fourier transform of a signal of which half is given, the other half mirroring it."""
+    """Return the real Fourier transform of a signal of which half is given, the other half mirroring it.
+
+    Returns:
+        Array of length `n`, 2 (m - 1) of m elements by default; real, in the precision of `a`.
+
+    Raises:
+        ValueError: a length is not positive, or an unknown `norm`.
+
+    Derivative:
+        Linear in real and imaginary parts; the imaginary parts of the first and, for an even length, the last
+        element
+        have none.
+
+    Example:
+        >>> fnp.fft.hfft(np.array([1.0, 2.0, 1.0]))
+        array([ 6.,  0., -2.,  0.])
+    """
     return stored(_to_real(bind("conjugate", a), n, axis, ADJOINT_NORM[_norm(norm)]), out)
 
 
 @_transforms(np.fft.ihfft)
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
-    """Return the inverse of `hfft`: the first half of a signal whose spectrum is real."""
+    """Return the inverse of `hfft`: the first half of a signal whose spectrum is real.
+
+    Returns:
+        Array of n // 2 + 1 elements; complex, in the precision of `a`.
+
+    Raises:
+        ValueError: a length is not positive, or an unknown `norm`.
+
+    Derivative:
+        Linear; of real arrays real.
+
+    Example:
+        >>> fnp.fft.ihfft(np.array([4.0, 0.0, 0.0, 0.0]))
+        array([1.-0.j, 1.-0.j, 1.-0.j])
+    """
     return stored(bind("conjugate", _transform("rfft", a, n, axis, ADJOINT_NORM[_norm(norm)])), out)
 
 
@@ -177,51 +245,170 @@ def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = N
     """Return the Fourier transform along several axes (None: all), of lengths `s` (-1: as they are).
 
     An axis that is named twice is transformed twice.
+
+    Returns:
+        Array of the shape of `a`, of lengths `s` where given; complex, in the precision of `a`.
+
+    Raises:
+        ValueError: `s` and `axes` differ in length, a length is not positive, or an unknown `norm`.
+
+    Derivative:
+        Linear: `fftn` of the cotangent.
+
+    Example:
+        >>> fnp.fft.fftn(np.eye(2))
+        array([[2.+0.j, 0.+0.j],
+               [0.+0.j, 2.+0.j]])
     """
     return stored(_several("fft", a, _plan(a, s, axes)[::-1], norm), out)
 
 
 @_transforms(np.fft.ifftn)
 def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
-    """Return the inverse of `fftn`."""
+    """Return the inverse of `fftn`.
+
+    Returns:
+        Array of the shape of `a`, of lengths `s` where given; complex, in the precision of `a`.
+
+    Raises:
+        ValueError: `s` and `axes` differ in length, a length is not positive, or an unknown `norm`.
+
+    Derivative:
+        Linear: `ifftn` of the cotangent.
+
+    Example:
+        >>> fnp.fft.ifftn(np.ones((2, 2)))
+        array([[1.+0.j, 0.+0.j],
+               [0.+0.j, 0.+0.j]])
+    """
     return stored(_several("ifft", a, _plan(a, s, axes)[::-1], norm), out)
 
 
 @_transforms(np.fft.rfftn)
 def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
-    """Return the Fourier transform of real numbers along several axes, half of it along the last one."""
+    """Return the Fourier transform of real numbers along several axes, half of it along the last one.
+
+    Returns:
+        Array with n // 2 + 1 elements along the last axis; complex, in the precision of `a`.
+
+    Raises:
+        ValueError: `s` and `axes` differ in length, a length is not positive, or an unknown `norm`.
+
+    Derivative:
+        Linear; of real arrays real.
+
+    Example:
+        >>> fnp.fft.rfftn(np.eye(2))
+        array([[2.+0.j, 0.+0.j],
+               [0.+0.j, 2.+0.j]])
+    """
     *others, (n, last) = _plan(a, s, axes, half=True)
     return stored(_several("fft", _transform("rfft", a, n, last, norm), others[::-1], norm), out)
 
 
 @_transforms(np.fft.irfftn)
 def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
-    """Return the inverse of `rfftn`; the last length is by default the even one."""
+    """Return the inverse of `rfftn`; the last length is by default the even one.
+
+    Returns:
+        Array of lengths `s` where given; real, in the precision of `a`.
+
+    Raises:
+        ValueError: `s` and `axes` differ in length, a length is not positive, or an unknown `norm`.
+
+    Derivative:
+        Linear in real and imaginary parts, as that of `irfft`.
+
+    Example:
+        >>> fnp.fft.irfftn(np.array([[4.0, 0.0], [0.0, 0.0]]))
+        array([[1., 1.],
+               [1., 1.]])
+    """
     *others, (n, last) = _plan(a, s, axes, half=True, to_real=True)
     return stored(_to_real(_several("ifft", a, others, norm), n, last, norm), out)
 
 
 @implements(np.fft.fft2)
 def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
-    """Return the Fourier transform along two axes."""
+    """Return the Fourier transform along two axes.
+
+    Returns:
+        Array of the shape of `a`, of lengths `s` where given; complex, in the precision of `a`.
+
+    Raises:
+        ValueError: a length is not positive, or an unknown `norm`.
+
+    Derivative:
+        Linear: `fft2` of the cotangent.
+
+    Example:
+        >>> fnp.fft.fft2(np.eye(2))
+        array([[2.+0.j, 0.+0.j],
+               [0.+0.j, 2.+0.j]])
+    """
     return fftn(a, s, axes, norm, out)
 
 
 @implements(np.fft.ifft2)
 def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
-    """Return the inverse of `fft2`."""
+    """Return the inverse of `fft2`.
+
+    Returns:
+        Array of the shape of `a`, of lengths `s` where given; complex, in the precision of `a`.
+
+    Raises:
+        ValueError: a length is not positive, or an unknown `norm`.
+
+    Derivative:
+        Linear: `ifft2` of the cotangent.
+
+    Example:
+        >>> fnp.fft.ifft2(np.ones((2, 2)))
+        array([[1.+0.j, 0.+0.j],
+               [0.+0.j, 0.+0.j]])
+    """
     return ifftn(a, s, axes, norm, out)
 
 
 @implements(np.fft.rfft2)
 def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
-    """Return the Fourier transform of real numbers along two axes, half of it along the last one."""
+    """Return the Fourier transform of real numbers along two axes, half of it along the last one.
+
+    Returns:
+        Array with n // 2 + 1 elements along the last axis; complex, in the precision of `a`.
+
+    Raises:
+        ValueError: a length is not positive, or an unknown `norm`.
+
+    Derivative:
+        Linear; of real arrays real.
+
+    Example:
+        >>> fnp.fft.rfft2(np.eye(2))
+        array([[2.+0.j, 0.+0.j],
+               [0.+0.j, 2.+0.j]])
+    """
     return rfftn(a, s, axes, norm, out)
 
 
 @implements(np.fft.irfft2)
 def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
-    """Return the inverse of `rfft2`."""
+    """Return the inverse of `rfft2`.
+
+    Returns:
+        Array of lengths `s` where given, else the last one even; real, in the precision of `a`.
+
+    Raises:
+        ValueError: a length is not positive, or an unknown `norm`.
+
+    Derivative:
+        Linear in real and imaginary parts, as that of `irfft`.
+
+    Example:
+        >>> fnp.fft.irfft2(np.array([[4.0, 0.0], [0.0, 0.0]]))
+        array([[1., 1.],
+               [1., 1.]])
+    """
     return irfftn(a, s, axes, norm, out)
 
 
@@ -229,6 +416,19 @@ def fftfreq(n: int, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> T
     """Return the frequencies of the elements of a Fourier transform of n samples at distance `d`.
 
     NumPy's own has no `dtype`, which the array API standard gives it.
+
+    Returns:
+        Tensor (n,) of floats: 0, 1, ..., -2, -1 over n d.
+
+    Raises:
+        ValueError: `n` is no integer.
+
+    Derivative:
+        In `d` that of the quotient.
+
+    Example:
+        >>> fnp.fft.fftfreq(4)
+        Tensor([ 0.  ,  0.25, -0.5 , -0.25])
     """
     return asarray(np.fft.fftfreq(n, d, device), dtype)
 
@@ -237,6 +437,19 @@ def rfftfreq(n: int, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> 
     """Return the frequencies of the elements of half a spectrum (`rfft`) of n samples at distance `d`.
 
     NumPy's own has no `dtype`, which the array API standard gives it.
+
+    Returns:
+        Tensor (n // 2 + 1,) of floats: 0, 1, ..., over n d.
+
+    Raises:
+        ValueError: `n` is no integer.
+
+    Derivative:
+        In `d` that of the quotient.
+
+    Example:
+        >>> fnp.fft.rfftfreq(4)
+        Tensor([0.  , 0.25, 0.5 ])
     """
     return asarray(np.fft.rfftfreq(n, d, device), dtype)
 
@@ -252,13 +465,35 @@ def _halves(x: Any, axes: Any) -> tuple[Any, Any, list[int]]:
 
 @implements(np.fft.fftshift)
 def fftshift(x: Any, axes: Any = None) -> Any:
-    """Return a spectrum with the frequency zero moved from the first position to the middle of axes."""
+    """Return a spectrum with the frequency zero moved from the first position to the middle of axes.
+
+    Returns:
+        Array of the shape and dtype of `x`; None: along all axes.
+
+    Derivative:
+        The cotangent moved back.
+
+    Example:
+        >>> fnp.fft.fftshift(np.array([0.0, 1.0, -2.0, -1.0]))
+        array([-2., -1.,  0.,  1.])
+    """
     x, axes, halves = _halves(x, axes)
     return roll(x, halves, axes)
 
 
 @implements(np.fft.ifftshift)
 def ifftshift(x: Any, axes: Any = None) -> Any:
-    """Return the inverse of `fftshift`; they differ for odd lengths."""
+    """Return the inverse of `fftshift`; they differ for odd lengths.
+
+    Returns:
+        Array of the shape and dtype of `x`; None: along all axes.
+
+    Derivative:
+        The cotangent moved back.
+
+    Example:
+        >>> fnp.fft.ifftshift(np.array([-2.0, -1.0, 0.0, 1.0]))
+        array([ 0.,  1., -2., -1.])
+    """
     x, axes, halves = _halves(x, axes)
     return roll(x, [-n for n in halves], axes)

@@ -1,0 +1,39 @@
+"""The names that a module offers: what `dir`, and so tab completion, shows of it."""
+
+from __future__ import annotations
+
+import importlib
+import typing
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+
+def offers(namespace: Mapping[str, Any], *names: str) -> Callable[[], list[str]]:
+    """Return the `__dir__` of a module: of what its names hold, what is meant for users.
+
+    Args:
+        namespace: that of the module. `__all__` says what it offers; without it, it offers what it gathers,
+            but modules, private names and tools of annotations.
+        *names: what else it offers: modules, and names that are loaded when they are asked for.
+    """
+
+    def __dir__() -> list[str]:  # noqa: N807 -- it is one
+        given = namespace.get("__all__")
+        found = {n for n in namespace if _is_dunder(n)}
+        if given is None:
+            given = [n for n, x in namespace.items() if not n.startswith("_") and not _is_tool(n, x)]
+        return sorted({*found, *given, *names})
+
+    return __dir__
+
+
+def _is_dunder(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+def _is_tool(name: str, thing: Any) -> bool:
+    """Return whether a module needs a name for itself: a module, or what annotations are written with."""
+    if isinstance(thing, ModuleType) or name == "annotations":
+        return True
+    return any(vars(library).get(name, _is_tool) is thing for library in (typing, importlib))

@@ -1,0 +1,169 @@
+"""What the reference says of each function: shapes, dtypes, derivative, an example; and that it is true."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+from importlib import import_module
+
+import numpy as np
+import pytest
+from _pytest.doctest import _get_checker, get_optionflags
+
+import fgrad as fg
+import fgrad.numpy as fnp
+from fgrad.numpy.registry import Paired, Ufunc
+
+MODULES = ("fgrad.numpy", "fgrad.numpy.linalg", "fgrad.numpy.fft")
+WORDS = [
+    "array",
+    "vector",
+    "tensor",
+    "truth",
+    "integer",
+    "text",
+    "dtype",
+    "shape",
+    "tuple",
+    "list",
+    "number",
+    "iterator",
+    "function",
+    "none",
+    "type",
+    "part",
+    "what",
+]
+
+
+def offered():
+    """Yield each function of these modules once, with its full name."""
+    seen = set()
+    for path in MODULES:
+        module = import_module(path)
+        for name in dir(module):
+            thing = getattr(module, name)
+            own = getattr(thing, "__module__", "").startswith("fgrad")
+            is_function = inspect.isfunction(thing) or inspect.isclass(thing) or isinstance(thing, Ufunc)
+            if own and is_function and not name.startswith("_") and id(thing) not in seen:
+                seen.add(id(thing))
+                yield f"{path}.{name}", thing
+
+
+FUNCTIONS = dict(offered())
+UFUNCS = [f for f in FUNCTIONS.values() if isinstance(f, Ufunc)]
+
+
+def sections(thing):
+    """Return the sections of a docstring by their titles; the text before is that of no title."""
+    found, title = {"": []}, ""
+    for line in inspect.getdoc(thing).splitlines():
+        if line.endswith(":") and line[:1].isupper():
+            title = line[:-1]
+            assert title not in found, f"twice: {title}"
+            found[title] = []
+        else:
+            found[title].append(line)
+    return {title: "\n".join(lines).strip() for title, lines in found.items()}
+
+
+def test_there_are_functions():
+    assert len(FUNCTIONS) > 350
+    assert len(UFUNCS) > 80
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_each_function_says_what_it_returns_its_derivative_and_an_example(path):
+    lacks = {}
+    for name, thing in FUNCTIONS.items():
+        if name.rpartition(".")[0] != path:
+            continue
+        found = sections(thing)
+        wrong = [t for t in ("", "Returns", "Derivative", "Example") if not found.get(t)]
+        wrong += [] if ">>> " in found.get("Example", "") else ["nothing runs"]
+        wrong += [] if found[""].split("\n\n")[0].endswith((".", ":")) else ["no sentence"]
+        wrong += [] if any(w in found.get("Returns", "").lower() for w in WORDS) else ["no shape"]
+        if wrong:
+            lacks[name] = wrong
+    assert not lacks
+
+
+@pytest.mark.parametrize("f", UFUNCS, ids=lambda f: f.__name__)
+def test_the_example_of_a_universal_function(f):
+    # doctest looks at functions and classes only, and these are neither
+    names = {"fg": fg, "fnp": fnp, "np": np}
+    test = doctest.DocTestParser().get_doctest(f.__doc__, names, f.__name__, None, None)
+    said = []
+    flags = flags_of_the_suite()
+    doctest.DocTestRunner(checker=_get_checker(), optionflags=flags).run(test, out=said.append)
+    assert test.examples
+    assert not said, "".join(said)
+
+
+def flags_of_the_suite():
+    class Settings:
+        def getini(self, name):
+            return ["ELLIPSIS", "NORMALIZE_WHITESPACE", "NUMBER"]
+
+    return get_optionflags(Settings())
+
+
+POINTS = [(0.3, 0.7), (0.9, -0.4), (-0.6, 0.25), (0.5, 0.5), (2.5, 1.5), (-3.5, 2.0)]
+
+
+@pytest.mark.parametrize("f", [f for f in UFUNCS if any(f.slopes)], ids=lambda f: f.__name__)
+def test_the_derivative_of_a_universal_function_is_the_formula_it_shows(f):
+    space = {name: getattr(np, name) for name in dir(np) if not name.startswith("_")}
+    compared = 0
+    for x, y in POINTS:
+        given = (np.float64(x), np.float64(y))[: f.nin]
+        if f is fnp.ldexp:
+            given = given[0], 3
+        for k, formula in enumerate(f.slopes):
+            if formula is None:
+                continue
+            names = space | dict(zip("xy", given, strict=False))
+            with np.errstate(all="ignore"):
+                value, expected = f.ufunc(*given), float(eval(formula, {"__builtins__": {}}, names))
+                found = float(fg.grad(f, k)(*given))
+            if np.isfinite(expected) and np.isfinite(value):
+                assert found == pytest.approx(expected, rel=1e-9, abs=1e-12), (given, formula)
+                compared += 1
+    assert compared >= (1 if f is fnp.arccosh else 2)
+
+
+def test_conventions_that_formulas_do_not_show():
+    assert all("conj(z) / |z|" in f.__doc__ for f in (fnp.absolute,))
+    assert fg.grad(fnp.maximum, (0, 1))(1.0, 1.0) == (0.5, 0.5)
+    assert fg.grad(fnp.sqrt)(0.0) == np.inf
+    with pytest.raises(TypeError):
+        fnp.floor(fg.tensor([1j]))
+    with pytest.raises(TypeError):
+        fnp.gcd(fg.tensor([1.5]), 2)
+
+
+def test_pairs_say_what_both_results_have():
+    assert {f.__name__ for f in UFUNCS if isinstance(f, Paired)} == {"modf", "frexp", "divmod"}
+    assert all("Two arrays" in f.__doc__ for f in UFUNCS if isinstance(f, Paired))
+
+
+def test_each_method_of_a_tensor_says_what_it_does():
+    names = {name for name in dir(fg.Tensor) if not name.startswith("_")}
+    things = {name: inspect.getattr_static(fg.Tensor, name) for name in names}
+    silent = {name for name, thing in things.items() if not getattr(thing, "__doc__", None)}
+    assert not silent
+    assert {"argsort", "T", "shape", "sum", "to", "grad", "searchsorted"} <= names
+
+
+@pytest.mark.parametrize(
+    "path", ["fgrad", "fgrad.lax", "fgrad.nn", "fgrad.sparse", "fgrad.testing", "fgrad.tree"]
+)
+def test_each_function_of_other_modules_has_an_example(path):
+    module = import_module(path)
+    things = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+    functions = {
+        n: f for n, f in things.items() if inspect.isfunction(f) and f.__module__.startswith("fgrad")
+    }
+    assert functions
+    without = {name for name, f in functions.items() if ">>> " not in (f.__doc__ or "")}
+    assert without <= {"load_ipython_extension"}  # which IPython calls
