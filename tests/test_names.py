@@ -15,7 +15,9 @@ FOLDERS = {  # and the modules in them
         cache config debug distributed errors extend lax nn numpy optim random scipy sparse testing tree viz
     """,
     "fgrad.numpy": "fft lib linalg typing lib.stride_tricks",
-    "fgrad.scipy": "integrate interpolate linalg ndimage optimize signal sparse sparse.linalg special stats",
+    "fgrad.scipy": """
+        fft integrate interpolate linalg ndimage optimize signal sparse sparse.linalg special stats
+    """,
 }
 MODULES = ["fgrad", *(f"{folder}.{name}" for folder, names in FOLDERS.items() for name in names.split())]
 TOOLS = {"typing", "types", "collections.abc", "importlib", "functools", "abc", "contextlib", "dataclasses"}

@@ -26,6 +26,7 @@ MODULES = (  # `dir` says what each offers
     "fgrad.optim",
     "fgrad.lax",
     "fgrad.random",
+    "fgrad.scipy.fft",
     "fgrad.scipy.integrate",
     "fgrad.scipy.interpolate",
     "fgrad.scipy.linalg",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 DECLARED_BY = {  # a library -> what declares Tensors to it
     "einops": "fgrad.einops",
     "numba.core.typing.typeof": "fgrad.dispatchers",
+    "scipy.fft": "fgrad.scipy.fft.backend",
     "scipy.sparse": "fgrad.scipy.products",
 }
 UFUNCS = {"scipy.special": "fgrad.scipy.special"}  # ... when one of its ufuncs first meets a Tensor

@@ -178,7 +178,7 @@ class Coverage(tuple[Entry, ...]):
 RANDOM = ("fgrad.random", "random.")
 SPECIAL = ("scipy.special", "scipy.special.")
 SECTIONS = (("numpy", ""), ("numpy.linalg", "linalg."), ("numpy.fft", "fft."), RANDOM, SPECIAL)
-LISTED = ("integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "stats")
+LISTED = ("fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "stats")
 RELEASE = ".".join(np.__version__.split(".")[:2])
 try:
     _SCIPY = version("scipy")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from fgrad.names import offers as _offers
 
 if TYPE_CHECKING:
+    from fgrad.scipy import fft as fft
     from fgrad.scipy import integrate as integrate
     from fgrad.scipy import interpolate as interpolate
     from fgrad.scipy import linalg as linalg
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from fgrad.scipy import stats as stats
 
 _MODULES = {
-    "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "special", "stats"
+    "fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "special", "stats"
 }  # fmt: skip
 
 
