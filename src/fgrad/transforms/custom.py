@@ -447,7 +447,7 @@ class Custom(Transformed, Generic[P, R]):
         )
         self.rules: dict[str, Callable[..., Any]] = {}
         self.signature: inspect.Signature | None = None  # a ufunc's has keywords that are no arguments
-        if not isinstance(fun, np.ufunc):
+        if not hasattr(fun, "nin"):
             with suppress(TypeError, ValueError):
                 self.signature = inspect.signature(fun)
 
