@@ -458,6 +458,9 @@ class Custom(Transformed, Generic[P, R]):
         same = made.fun is self.fun and all(made.rules[name] is rule for name, rule in self.rules.items())
         return self if same else made
 
+    def _define(self, **rules: Callable[..., Any]) -> None:
+        self.rules = rules
+
     def rule(self, name: str) -> Callable[..., Any]:
         """Return one of the rules."""
         try:
@@ -506,7 +509,7 @@ class CustomVjp(Custom[P, R]):
             bwd: takes the non-differentiable arguments, the residuals and the cotangent of `out`, and
                 returns a tuple with one cotangent per differentiable argument (None: no gradient).
         """
-        self.rules = {"fwd": fwd, "bwd": bwd}
+        self._define(fwd=fwd, bwd=bwd)
         return self
 
 
@@ -519,7 +522,7 @@ class CustomJvp(Custom[P, R]):
 
     def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
         """Define the rule: `jvp(primals, tangents) -> (out, tangent_out)`, linear in the tangents."""
-        self.rules = {"jvp": jvp}
+        self._define(jvp=jvp)
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
