@@ -54,18 +54,23 @@ class Plan:
         colours: what the compiled function takes besides the leaves, unless it holds seeds.
     """
 
+    given: Arguments
+    pattern: Any
+    colouring: Colouring
+    coordinates: tuple[Any, Any]
+    indices: Any
+    starts: Any
+
     def __init__(self, owner: SparseDerivative, given: Arguments) -> None:
         options = owner.options
-        self._around = Captures(owner.fun)
-        self.given: Arguments = given
-        self.pattern: Any
+        self._around, self.given = Captures(owner.fun), given
         tensors = reached(owner.fun)[1]
         self._tensors = [(ref(t), t._value, is_tracked(t)) for t in tensors]
         if options["pattern"] is None:
             self.pattern = found(given, order=owner.order, local=False)
         else:
             self.pattern = owner.given_pattern(given)
-        self.colouring: Colouring = owner.coloured(self.pattern)
+        self.colouring = owner.coloured(self.pattern)
         _set(self.colouring)
         self.format: str = options["format"]
         laned = None
@@ -130,7 +135,7 @@ class Plan:
     def _arranged(self, where: Any) -> Any:
         """Return the places of entries, which are given row by row, in the order of the format."""
         entries, shaped = self.pattern.tocoo(), self.pattern
-        self.coordinates: tuple[Any, Any] = (entries.row, entries.col)
+        self.coordinates = entries.row, entries.col
         if self.format == "csc":
             order = np.lexsort(self.coordinates)
             where = where[order]
@@ -138,8 +143,7 @@ class Plan:
             shaped = shaped.tocsc()
             shaped.sort_indices()
         least = sparse.get_index_dtype(maxval=max(where.size, *shaped.shape))  # which SciPy's solvers take
-        self.indices: Any = shaped.indices.astype(least)
-        self.starts: Any = shaped.indptr.astype(least)
+        self.indices, self.starts = shaped.indices.astype(least), shaped.indptr.astype(least)
         return where
 
     def values(self, leaves: list[Any]) -> Any:
