@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(items):
     """Mark the tests that a quick run leaves out, and the examples that `FGRAD_CHECK=1` refuses to run."""
     listed = slow.listed()
     for item in items:
-        if slow.function_of(item.nodeid) in listed:
+        if slow.is_slow(item.nodeid, listed):
             item.add_marker(pytest.mark.slow)
         if isinstance(item, pytest.DoctestItem) and "as_njit(" in item.dtest.docstring:
             item.add_marker(unchecked("as_njit is refused"))

@@ -2,8 +2,8 @@
 
 The reports, of `pytest --junitxml=report.xml`, are together of the whole suite; `REPORT=report bash .ci/run`
 makes them. The functions whose tests take the longest on average go to `slow.txt`, one after the other, until
-the others fit into the time, which is that of all processes together. Tables of which a quick run tries some
-cases only (`helpers.grouped`) stay: those reach every primitive and every function.
+the others fit into the time, which is that of all processes together. Of tables of which a quick run tries
+some cases only anyway (`helpers.grouped`), single cases go there.
 """
 
 from __future__ import annotations
@@ -18,8 +18,13 @@ OTHERS = " (others)"  # behind the name of a group of cases, those that a quick 
 
 
 def listed() -> frozenset[str]:
-    """Return the functions whose tests are slow, as `path::function`, or `path::Class::function`."""
-    return frozenset(LIST.read_text(encoding="utf-8").split())
+    """Return what is slow: functions, as `path::function` or `path::Class::function`, and single cases."""
+    return frozenset(LIST.read_text(encoding="utf-8").splitlines())
+
+
+def is_slow(nodeid: str, slow: frozenset[str]) -> bool:
+    """Return whether a list has a test, or its function."""
+    return nodeid in slow or function_of(nodeid) in slow
 
 
 def function_of(nodeid: str) -> str:
@@ -27,9 +32,9 @@ def function_of(nodeid: str) -> str:
     return nodeid.partition("[")[0]
 
 
-def durations(reports: list[Path]) -> tuple[dict[str, list[float]], set[str]]:
-    """Return what the tests of each function took, in seconds, and which functions are tables cut short."""
-    found, cut = defaultdict(list), set()
+def durations(reports: list[Path]) -> dict[str, list[float]]:
+    """Return what the tests of each function took, in seconds; of tables cut short, what each case took."""
+    took, cut = {}, set()
     for case in (case for report in reports for case in ET.parse(report).iter("testcase")):
         parts = (case.get("classname") or "").split(".")
         module = next((i for i, part in enumerate(parts) if part.startswith("test_")), None)
@@ -39,14 +44,18 @@ def durations(reports: list[Path]) -> tuple[dict[str, list[float]], set[str]]:
             if OTHERS in test:
                 cut.add(function_of(test))
             else:
-                found[function_of(test)].append(float(case.get("time") or 0))
-    return found, cut
+                took[test] = max(took.get(test, 0.0), float(case.get("time") or 0))
+    found = defaultdict(list)
+    for test, seconds in took.items():
+        function = function_of(test)
+        found[test if function in cut else function].append(seconds)
+    return found
 
 
-def chosen(took: dict[str, list[float]], kept: set[str], seconds: float) -> list[str]:
-    """Return the functions to leave out, so that the others take at most so many seconds."""
+def chosen(took: dict[str, list[float]], seconds: float) -> list[str]:
+    """Return what to leave out, so that the others take at most so many seconds."""
     left, slow = sum(map(sum, took.values())), []
-    for name in sorted(took.keys() - kept, key=lambda n: -sum(took[n]) / len(took[n])):
+    for name in sorted(took, key=lambda n: -sum(took[n]) / len(took[n])):
         if left <= seconds:
             break
         left -= sum(took[name])
@@ -60,7 +69,7 @@ def main() -> None:
     parser.add_argument("reports", type=Path, nargs="+")
     parser.add_argument("--seconds", type=float, default=120.0)
     given = parser.parse_args()
-    slow = chosen(*durations(given.reports), given.seconds)
+    slow = chosen(durations(given.reports), given.seconds)
     LIST.write_text("\n".join(slow) + "\n", encoding="utf-8")
 
 

@@ -11,7 +11,10 @@ import io
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import fgrad
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -75,3 +78,18 @@ def test_files_that_pages_for_authors_name_exist(page):
     places = [ROOT, ROOT / "src", ROOT / "src" / "fgrad"]
     missing = [path for path in named if not any((place / path).exists() for place in places)]
     assert set(missing) <= made_by_the_reader
+
+
+def test_the_tour_ends_with_the_picture_of_its_first_problem():
+    """`.ci/pictures` makes it of what the page shows."""
+    page = (DOCS / "tutorials" / "tour.md").read_text()
+    assert page.splitlines()[-1].endswith("(../pictures/throws.svg)")
+    problem = page.partition("## A free throw")[2].partition("\n## ")[0]
+    names = {"np": np, "fg": fgrad}
+    for block in re.findall(r"```python\n(.*?)```", problem, re.DOTALL):
+        for example in doctest.DocTestParser().get_examples(block):
+            exec(example.source, names)
+    drawn = (DOCS / "pictures" / "throws.svg").read_text()
+    assert len(names["throws"]) == 5
+    for forward, up in names["throws"]:
+        assert f"{forward:.2f} m/s forward, {up:.2f} m/s up<" in drawn

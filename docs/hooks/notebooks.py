@@ -1,4 +1,4 @@
-"""Shows the notebooks as pages of the documentation: as they are stored, run beforehand or not."""
+"""Shows the notebooks as pages of the documentation, with the outputs that `.ci/notebooks` keeps in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 LINK = re.compile(r"\]\((\w+)\.ipynb")  # from one notebook to another
 PICTURES = {
     "image/svg+xml": "{}",
-    "image/png": '<img alt="output" src="data:image/png;base64,{}">',
+    "image/png": '<img alt="output" width="{width}" src="data:image/png;base64,{}">',
     "text/html": "{}",
 }
 
@@ -61,9 +61,10 @@ def _output(output: dict[str, Any]) -> str:
         if kind in data:
             # without blank lines, which would end the block
             body = "\n".join(line for line in "".join(data[kind]).splitlines() if line.strip())
-            return f"<div>{form.format(body)}</div>"
+            width = output["metadata"].get(kind, {}).get("width", "")  # on a page; the picture may have more
+            return f'<div class="shown">{form.format(body, width=width)}</div>'
     return _text(data["text/plain"]) if "text/plain" in data else ""
 
 
 def _text(lines: Any) -> str:
-    return f"```text\n{''.join(lines)}\n```"
+    return f"```{{ .text .shown }}\n{''.join(lines)}\n```"

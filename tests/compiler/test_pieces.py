@@ -14,15 +14,12 @@ from tests.ops.test_primitives import SAMPLES, Sample
 import fgrad as fg
 from fgrad import lax, nn
 from fgrad.compiler import plan
-from fgrad.core.primitive import PRIMITIVES
+from fgrad.core.primitive import PRIMITIVES, STACKS
 from fgrad.core.tensor import bind
 from fgrad.kernels import native, threads
 
 pytestmark = pytest.mark.skipif(native.interpreted(), reason="threads share machine code")
-# the rules of `custom` are the user's; loops that read every second number, as of the real parts of complex
-# matrices, leave more to scalar code in each piece, which LLVM rounds otherwise there
-OTHERS = {"custom", "pinv"}
-OWN = [s for s in SAMPLES if s.primitive not in OTHERS]
+OWN = [s for s in SAMPLES if s.primitive != "custom"]  # whose rules are the user's
 COUNT = 41  # examples of a sample in a compiled program: several vectors, and a rest
 
 
@@ -265,3 +262,38 @@ def test_compiled_programs(name, dtype, knife):
         patch.setattr(plan, "LARGE", 1)
         assert_equal_in_pieces(knife, fg.jit(f), *args)
     assert knife.loops > before
+
+
+# what threads share in eager mode, by dtype
+EAGER = {
+    "elementwise": "fdFD",
+    "running": "fd",
+    "scatter": "fd",
+    "cholesky": "D",
+    "solve": "D",
+    "inverse": "D",
+}
+EAGER |= dict.fromkeys(["reductions", "extrema", "rows", "convolutions", "windows", "sorts"], "fd")
+LARGEST = 35_000  # elements of an operand
+
+
+def is_shared(sample: Sample) -> bool:
+    """Return whether eager mode computes large arrays of a primitive by loops that threads may share."""
+    primitive = PRIMITIVES[sample.primitive]
+    one_by_one = STACKS in primitive.traits or primitive.interpreted
+    in_python = sample.primitive in {"roots", "simple_roots", "elliptic_moment"}
+    return any(np.size(a) for a in sample.args) and not (one_by_one or in_python)
+
+
+@grouped("sample", [s for s in OWN if is_shared(s)], "primitive", quick=1)
+def test_eager_primitives(sample, knife):
+    f, args = examples(sample, LARGEST // max(map(np.size, sample.args)))
+    assert_equal_in_pieces(knife, f, *args)
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_eager_programs(name, dtype, knife):
+    f, args = program(name, dtype)
+    before = knife.loops
+    assert_equal_in_pieces(knife, f, *args)
+    assert knife.loops > before or name not in EAGER or dtype not in EAGER[name]

@@ -152,7 +152,7 @@ if sys.argv[1] == "used":
 counts = []
 for _ in range(6):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    arrays = [np.ones(10**6) for _ in range(4)]
+    arrays = [np.ones(10**6) for _ in range(int(sys.argv[2]))]
     del arrays
     counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 print(min(counts))
@@ -161,9 +161,19 @@ print(min(counts))
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have other rules")
 def test_the_allocator_is_left_alone_until_there_is_a_tensor():
-    assert int(result(MEMORY, "imported")) > 10
-    assert int(result(MEMORY, "used", FGRAD_PROCESS_EFFECTS="0")) > 10
-    assert int(result(MEMORY, "used")) < 10
+    assert int(result(MEMORY, "imported", "4")) > 10
+    assert int(result(MEMORY, "used", "4", FGRAD_PROCESS_EFFECTS="0")) > 10
+    assert int(result(MEMORY, "used", "4")) < 10
+    assert int(result(MEMORY, "used", "20")) < 10  # more than glibc keeps by itself
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have other rules")
+@pytest.mark.parametrize(
+    "setting",
+    [{"MALLOC_TRIM_THRESHOLD_": "100000"}, {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=100000"}],
+)
+def test_who_says_what_the_allocator_keeps_is_heard(setting):
+    assert int(result(MEMORY, "used", "20", **setting)) > 10
 
 
 def test_other_systems_are_left_alone(monkeypatch):

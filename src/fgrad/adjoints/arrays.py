@@ -32,6 +32,7 @@ from fgrad.adjoints.values import (
     unified,
 )
 from fgrad.compat.numba import is_dispatcher, is_dufunc
+from fgrad.core.trace import place_of
 
 OPERATORS: dict[type, Any] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -378,7 +379,7 @@ class Arrays(Indexing):
         """Demand equal lengths: axes of length one broadcast only where the source says so."""
         held = self.fresh("c")
         self.assign(held, syntax.typed(ast.Compare(x, [ast.NotEq()], [y]), types.boolean))
-        where = f"{self.scope.source.file}:{self.line}"
+        where = place_of(f"{self.scope.source.file}:{self.line}")
         text = (
             f"{where}: lengths of arrays differ, and derivatives of kernels broadcast axes of length one "
             "only where they are written as x[:, None]"

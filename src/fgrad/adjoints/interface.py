@@ -336,13 +336,17 @@ class Elementwise(Differentiable):
             return self.ufunc(*args, **kwargs)
         shape = np.broadcast_shapes(*[np.shape(x) for x in args])
         given = [x if x.__class__ is Tensor else np.asarray(x) for x in args]
-        flat = [reshape(broadcast_to(x, shape), (math.prod(shape),)) for x in given]
+        if len(shape) == 1 and all(np.shape(x) == shape for x in given):
+            flat = given
+        else:
+            flat = [reshape(broadcast_to(x, shape), (math.prod(shape),)) for x in given]
         kinds = [numba.from_dtype(np.dtype(x.dtype)) for x in given]
         leaves: list[Any] = []
         key = tuple(kinds)
         if key not in self._dtypes:
             self._dtypes[key] = result_dtype(self.__wrapped__, kinds)
         out = np.empty(math.prod(shape), self._dtypes[key])
+        out.flags.writeable = False  # only its type counts: nobody need copy it
         program, operands = self._prepared(leaves, _flattened((out, *flat), leaves))
         program.function.params[0].fresh = True
         (found,) = call(operands, program)

@@ -72,7 +72,7 @@ class Lowering(Loops):
     def fail(self, what: str, remedy: str) -> UnsupportedKernelError:
         """Return the error for what has no derivative, at the current line."""
         source = self.scope.source
-        return UnsupportedKernelError(f"{source.file}:{self.line}: in {source.name}, {what}. {remedy}")
+        return syntax.unsupported(source.file, self.line, source.name, f"{what}. {remedy}")
 
     def fresh(self, base: str) -> str:
         """Return a name that nobody has."""

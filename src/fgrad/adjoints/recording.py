@@ -340,10 +340,10 @@ class Recording:
                 self.plan.contents[id(body)] = held
             for s in body:
                 if isinstance(s, Opaque) and s not in own and s.name in needed:
-                    raise syntax.UnsupportedKernelError(
-                        f"{self.function.file}:{s.line}: in {self.function.name}, "
+                    raise self.unsupported(
+                        s.line,
                         f"`{syntax.text(s.value)}` gives an array inside a loop, from what changes "
-                        "behind it. Write it into an array that is made before the loop"
+                        "behind it. Write it into an array that is made before the loop",
                     )
                 if isinstance(s, Alloc | Opaque):
                     needed.discard(s.name)
@@ -467,6 +467,10 @@ class Recording:
             return False
         return not any(isinstance(t, For | While) for t in self.owners[s])
 
+    def unsupported(self, line: int, what: str) -> syntax.UnsupportedKernelError:
+        """Return the error for what stands in a line of the function."""
+        return syntax.unsupported(self.function.file, line, self.function.name, what)
+
     def keep_snapshots(self) -> None:
         """Let loops keep snapshots, where they would record something in every turn."""
         for s in syntax.walk(self.function.body):
@@ -475,10 +479,10 @@ class Recording:
             if any(isinstance(t, For | While) for t in self.owners[s]):
                 continue
             if not self.is_segmented(s):
-                raise syntax.UnsupportedKernelError(
-                    f"{self.function.file}:{s.line}: in {self.function.name}, checkpoint= meets a loop whose "
-                    "turns are not counted before it runs. Write it as a loop over a range, without break "
-                    "and return, or leave checkpoint= out"
+                raise self.unsupported(
+                    s.line,
+                    "checkpoint= meets a loop whose turns are not counted before it runs. Write it as a loop "
+                    "over a range, without break and return, or leave checkpoint= out",
                 )
             inner = {t.name for t in syntax.walk(s.body) if isinstance(t, Alloc | Opaque)}
             held: set[str] = set()

@@ -12,8 +12,9 @@ from typing import Any
 
 from fgrad.adjoints.jumps import without_jumps
 from fgrad.adjoints.recursion import RefusedError, calls_itself, without_recursion
-from fgrad.adjoints.syntax import UnsupportedKernelError
+from fgrad.adjoints.syntax import UnsupportedKernelError, unsupported
 from fgrad.adjoints.values import Static, Value
+from fgrad.core.trace import place_of
 
 
 class Source:
@@ -33,7 +34,9 @@ class Source:
         tree = ast.parse(textwrap.dedent("".join(lines)))
         found = tree.body[0]
         if not isinstance(found, ast.FunctionDef):
-            raise UnsupportedKernelError(f"{self.file}:{first}: write the kernel as a function with `def`")
+            raise UnsupportedKernelError(
+                f"{place_of(f'{self.file}:{first}')}: write the kernel as a function with `def`"
+            )
         ast.increment_lineno(found, first - 1)
         self.tree = found
         closure = inspect.getclosurevars(function)
@@ -50,9 +53,7 @@ class Source:
         except RefusedError as error:
             node, what, remedy = error.args
             text = ast.unparse(node).splitlines()[0]
-            raise UnsupportedKernelError(
-                f"{self.file}:{node.lineno}: in {self.name}, `{text}` {what}. {remedy}"
-            ) from None
+            raise unsupported(self.file, node.lineno, self.name, f"`{text}` {what}. {remedy}") from None
 
     def is_self(self, node: ast.expr) -> bool:
         """Return whether an expression is the function itself."""

@@ -16,9 +16,16 @@ from typing import Any, TypeAlias
 
 from numba import types
 
+from fgrad.core.trace import place_of
+
 
 class UnsupportedKernelError(NotImplementedError):
     """A kernel holds what cannot be differentiated; the message names its file, line and a remedy."""
+
+
+def unsupported(file: str, line: int, name: str, what: str) -> UnsupportedKernelError:
+    """Return the error for what stands in a line of the function of this name."""
+    return UnsupportedKernelError(f"{place_of(f'{file}:{line}')}: in {name}, {what}")
 
 
 # ---- statements -------------------------------------------------------------------------------------------

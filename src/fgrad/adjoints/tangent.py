@@ -30,9 +30,12 @@ from fgrad.adjoints.syntax import (
 
 def unknown(function: Function, line: int, node: ast.AST) -> UnsupportedKernelError:
     """Return the error for a function that the table of slopes does not have."""
-    return UnsupportedKernelError(
-        f"{function.file}:{line}: in {function.name}, the derivative of `{syntax.text(node)}` is not known. "
-        "Write it with functions of NumPy or math that have one, or give the whole a rule by fgrad.custom_vjp"
+    return syntax.unsupported(
+        function.file,
+        line,
+        function.name,
+        f"the derivative of `{syntax.text(node)}` is not known. Write it with functions of NumPy or math "
+        "that have one, or give the whole a rule by fgrad.custom_vjp",
     )
 
 

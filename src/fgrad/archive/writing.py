@@ -15,6 +15,7 @@ from fgrad.core.control_flow import Back, Branches, Code, Grown, Mapped, Scan, W
 from fgrad.core.program import Program, Region, Var
 from fgrad.core.rewriting.units import live, units
 from fgrad.core.tensor import Tensor
+from fgrad.core.trace import place_of
 from fgrad.extend.engine import HOLE
 
 # The attributes of each kind of control flow, in the order of its constructor.
@@ -57,7 +58,7 @@ class Writer:
         for e in (program.equations[i] for i in places):
             wrong = reason(e.name, e.params)
             if wrong:
-                raise self.refuse(f"{e.name}, traced at {e.line}, cannot be stored: {wrong}")
+                raise self.refuse(f"{e.name}, traced at {place_of(e.line)}, cannot be stored: {wrong}")
             if is_declared_by_user(e.name):
                 self.declared[e.name] = fingerprint(e.name)
             args = [self.operand(a, numbers) for a in e.args]

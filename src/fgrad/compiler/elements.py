@@ -148,6 +148,18 @@ class Elements:
         view = VIEWS.get(equation.name)
         return self.flat(equation.args[0], at) if view and view.flat else None
 
+    def needs_unrolled(self, x: Var, at: Index) -> list[int]:
+        """Return the loops to unroll, so that a place in memory order is one in axes; none if that fails.
+
+        What lies along the loops that are left must be known: else the elements are read from memory as well,
+        and a loop that is written out reads them many times.
+        """
+        loops = [k for k, _ in at.terms if k in self.unrollable]
+        rest = Index(at.const, tuple(t for t in at.terms if t[0] not in loops))
+        source = self.memory(x)
+        known = source in self.stored or split(rest, source.aval.shape, self.builder.sizes) is not None
+        return loops if known else []
+
     def memory(self, x: Var) -> Var:
         """Return the value in whose memory the elements lie in their order: `x`, or what it reshapes."""
         while x not in self.stored:

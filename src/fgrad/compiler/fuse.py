@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,6 +41,17 @@ LONGEST = 600  # of nests over so many that what lies between them does not stay
 WRITTEN_OUT = 4  # elements of a reduction that are computed one by one: as many copies of what is reduced
 BLOCK = 16384  # elements of a block: each adds up on its own, whatever the threads are
 ROW = 65536  # elements of a row that stays in the cache
+
+
+class Analysis(NamedTuple):
+    """What is known of the loops of a root, for which values with memory it was found."""
+
+    unrolled: tuple[int, ...]  # axes
+    reads: dict[tuple[Var, Any], None]
+    floats: set[np.dtype[Any]]
+    work: int
+    wanted: dict[Var, None]  # should have memory besides
+    computed: frozenset[Var]  # were computed for want of memory: with it, all of this may be otherwise
 
 
 class Root:
@@ -100,10 +111,9 @@ class Root:
             found = [[*f, o] for f in found for o in options]
         return [tuple(f) for f in found]
 
-    def analyse(
-        self, makers: dict[Var, tuple[Equation, int]], stored: Any, constants: Any
-    ) -> dict[Var, None]:
-        """Find the loops and what they read; return what should have memory besides."""
+    def analyse(self, makers: dict[Var, tuple[Equation, int]], stored: _Stored, constants: Any) -> Analysis:
+        """Find the loops and what they read."""
+        stored.computed = set()
         while True:
             self._number()
             builder = Builder(self.loops)
@@ -119,8 +129,14 @@ class Root:
                 axes = {i for i, ix in enumerate(self.at) for k, _ in ix.terms if k in need.loops}
                 self.unrolled = tuple(sorted({*self.unrolled, *axes}))
                 continue
-            self.reads, self.floats, self.work = builder.loads, elements.floats, builder.work
-            return elements.wanted
+            found = builder.loads, elements.floats, builder.work, elements.wanted
+            return Analysis(self.unrolled, *found, frozenset(stored.computed))
+
+    def take(self, analysis: Analysis) -> None:
+        """Have the loops that were found."""
+        self.unrolled = analysis.unrolled
+        self.reads, self.floats, self.work = analysis.reads, analysis.floats, analysis.work
+        self._number()
 
     def unroll(self, loop: int) -> bool:
         """Note that a loop is to be unrolled, if that is worth it; return whether it was not noted before."""
@@ -325,6 +341,7 @@ def fuse(
     makers = {v: (e, i) for e in program.equations for i, v in enumerate(e.outs)}
     fusable = {id(e): is_fusable(e) for e in program.equations}
     chosen = _roots(program, makers, fusable)
+    analyses: dict[tuple[Var, tuple[int, ...]], Analysis] = {}  # by the axes that were unrolled before
     while True:
         stored = _Stored(chosen, program, makers, fusable)
         roots = {v: Root(v, e) for e in program.equations for v in e.outs if v in chosen and fusable[id(e)]}
@@ -332,12 +349,17 @@ def fuse(
         todo = list(roots.values())
         while todo:
             for root in todo:
-                wanted |= root.analyse(makers, stored, constants)
+                key = root.var, root.unrolled
+                if key not in analyses:
+                    analyses[key] = root.analyse(makers, stored, constants)
+                root.take(analyses[key])
+                wanted |= analyses[key].wanted
             todo = _unrolled_alike(roots)
         more = [v for v in wanted if v not in chosen and v in makers]
         if not more:
             break
         chosen |= dict.fromkeys(more)
+        analyses = {k: a for k, a in analyses.items() if a.computed.isdisjoint(more)}
     return _Schedule(makers).run(program, fusable, roots), makers
 
 
@@ -365,9 +387,13 @@ class _Stored:
 
     def __init__(self, chosen: Any, program: Program, makers: Any, fusable: dict[int, bool]) -> None:
         self.chosen, self.makers, self.fusable = chosen, makers, fusable
+        self.computed: set[Var] = set()  # of which it was said that they have no memory
 
     def __contains__(self, v: Var) -> bool:
-        return v in self.chosen or v not in self.makers or not self.fusable[id(self.makers[v][0])]
+        found = v in self.chosen or v not in self.makers or not self.fusable[id(self.makers[v][0])]
+        if not found:
+            self.computed.add(v)
+        return found
 
 
 def _roots(program: Program, makers: Any, fusable: dict[int, bool]) -> dict[Var, None]:

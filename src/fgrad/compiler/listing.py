@@ -13,6 +13,7 @@ from fgrad.compiler.pairs import as_staged
 from fgrad.compiler.plan import Block, Inner, Loop, Plan, While
 from fgrad.core.primitive import ASSEMBLES, PRIMITIVES, PRODUCT
 from fgrad.core.program import Equation, Var
+from fgrad.core.trace import place_of
 
 HOW = {PRODUCT: "BLAS", ASSEMBLES: "copies"}  # what a kernel of the library does
 
@@ -49,7 +50,7 @@ class _Listing:
                 traits = PRIMITIVES[step.equation.name].traits
                 how = next((how for trait, how in HOW.items() if trait in traits), "a kernel")
                 how = how if is_native(step.equation) else "Python"
-                yield f"{_equation(step.equation)}  # {how}; {step.equation.line}"
+                yield f"{_equation(step.equation)}  # {how}; {place_of(step.equation.line)}"
             elif block.kernels[i]:  # otherwise nobody reads what it computes
                 first, *joining = block.kernels[i]
                 yield self._use(first, _lines(_computed(step, block)))
@@ -73,7 +74,7 @@ class _Listing:
         else:
             what, parts = "one of", [f"branch {i}" for i in range(len(inner.blocks))]
         ends = f"of {_shown(equation.args)} to {_shown(equation.outs)}"
-        yield f"{equation.name}, {what}, {ends}  # {equation.line}"
+        yield f"{equation.name}, {what}, {ends}  # {place_of(equation.line)}"
         for part, block in zip(parts, inner.blocks, strict=True):
             yield f"    {part}: {_shown(block.plain.program.inputs)} to {_shown(block.plain.program.outputs)}"
             yield from (f"        {line}" for line in self.steps(block))
@@ -132,7 +133,7 @@ def _computed(nest: Nest, block: Block) -> list[Equation]:
 
 def _lines(equations: Iterable[Equation]) -> list[str]:
     """Return equations as lines, each with the line of the user's program, beside one another."""
-    pairs = [(_equation(e), e.line) for e in equations]
+    pairs = [(_equation(e), place_of(e.line)) for e in equations]
     width = max((len(text) for text, _ in pairs), default=0)
     return [f"{text:{width}}  # {line}" for text, line in pairs]
 

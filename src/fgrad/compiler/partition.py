@@ -18,6 +18,7 @@ from fgrad.backend.devices import CPU, device_of, find, moved
 from fgrad.core.control_flow import Code
 from fgrad.core.primitive import TRANSFERS
 from fgrad.core.program import Equation, Program, Var
+from fgrad.core.trace import place_of
 
 Run = Callable[[Sequence[Any]], list[Any]]
 
@@ -54,7 +55,7 @@ def _stays(program: Program, outside: Equation) -> Program:
     if is_moving(program):
         raise TypeError(
             f"{outside.name} inside jit has a body that moves values between devices, but compiled loops "
-            f"and branches stay on one: move values before or after it; traced at {outside.line}"
+            f"and branches stay on one: move values before or after it; traced at {place_of(outside.line)}"
         )
     return program
 
@@ -149,7 +150,7 @@ class Partition:
     def _common(self, e: Equation) -> str | None:
         found = list(dict.fromkeys(d for a in e.args if (d := self._of(a))))
         if len(found) > 1:
-            raise TypeError(f"{mixed(*found[:2])}; traced at {e.line}")
+            raise TypeError(f"{mixed(*found[:2])}; traced at {place_of(e.line)}")
         return found[0] if found else None
 
 

@@ -52,7 +52,7 @@ def _reshape(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     place = linear(at, out)
     value = e.flat(x, place)
     if value is None:
-        loops = [k for k, _ in place.terms if k in e.unrollable]
+        loops = e.needs_unrolled(x, place)
         if loops:
             raise NeedsUnrolledError(loops)
         e.wanted[x] = None

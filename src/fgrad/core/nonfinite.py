@@ -23,7 +23,7 @@ from fgrad.core.observers import LOOKUPS, Check, observe, observed_primitives, u
 from fgrad.core.placement import buffer_of
 from fgrad.core.primitive import VJP, Primitive, Rule
 from fgrad.core.tape import Node, Pick, Tape
-from fgrad.core.trace import user_line
+from fgrad.core.trace import place_of, user_line, user_place
 from fgrad.errors import NonFiniteError
 
 
@@ -63,7 +63,7 @@ class Watch:
         first = f", first at [{', '.join(map(str, place))}]" if len(place) else ""
         already = [i for i, a in enumerate(args) if self.nans and _has_nan(a)]
         words = [
-            f"{primitive.name} at {line} gave {_kind(out, bad)}{first}",
+            f"{primitive.name} at {place_of(line)} gave {_kind(out, bad)}{first}",
             *([f"operand {already[0]} has it already"] if already and _has_nan(out) else []),
             *(f"operand {i} = {shown(a, place if primitive.body else None)}" for i, a in enumerate(args)),
             f"result = {shown(out)}",
@@ -78,7 +78,7 @@ class Watch:
                 line = user_line()
                 raise NonFiniteError(
                     f"the cotangent of the result of {title(node)} was nan when it was given to the "
-                    f"reverse pass at {line}: {shown(ct)}",
+                    f"reverse pass at {place_of(line)}: {shown(ct)}",
                     title(node),
                     line,
                 )
@@ -122,9 +122,9 @@ class Watch:
         kept = () if name or not isinstance(node.vjp, VJP) else node.saved
         values = [shown(v) for v in kept if array_of(v) is not None]
         mask = self.found(bad, ())
-        asked = f"in the derivative asked for at {user_line()}"
+        asked = f"in the derivative asked for at {user_place()}"
         words = [
-            f"{what} (recorded at {origin}) {verb} {_kind(bad, mask)} {asked}",
+            f"{what} (recorded at {place_of(origin)}) {verb} {_kind(bad, mask)} {asked}",
             *(f"{name or 'what came in'} = {shown(g)}" for g in given if g is not None),
             *([f"values it kept = {', '.join(values)}"] if values else []),
         ]

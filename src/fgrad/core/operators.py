@@ -21,7 +21,7 @@ from fgrad.core.mistakes import note_refusal
 from fgrad.core.placement import buffer_of, device_of
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, UFUNCS
 from fgrad.core.tape import HIDDEN
-from fgrad.core.trace import Tracer, advice_for, current, place_of, user_frame, user_line
+from fgrad.core.trace import Tracer, advice_for, current, user_frame, user_place
 from fgrad.core.tracebacks import shorten
 from fgrad.errors import EscapeWarning, NoValueError
 from fgrad.import_hooks import tell_owner
@@ -592,14 +592,14 @@ def _is_integer(x: Any) -> bool:
 def make_tensors() -> str:
     """Return what to do where an array of NumPy is a target of Tensors."""
     return (
-        f"At {place_of(user_line())}, decorate the function with fgrad.plain_numpy, which lets numpy.zeros and all that "
+        f"At {user_place()}, decorate the function with fgrad.plain_numpy, which lets numpy.zeros and all that "
         "makes arrays make Tensors; or make the target a Tensor yourself: fgrad.numpy.zeros, fgrad.tensor(y)"
     )
 
 
 def _compute_with_tensors(what: str) -> str:
     """Return what to do where a number or an array is asked for."""
-    return f"At {place_of(user_line())}, " + (
+    return f"At {user_place()}, " + (
         advice_for(what)
         or "compute with functions of numpy instead of math's; where an array is made of it (numpy.array, "
         "numpy.fromiter), decorate the function with fgrad.plain_numpy, or call fgrad.numpy.array"
@@ -630,7 +630,7 @@ def escape(message: str) -> None:
 def _without_rule(name: str, function: Any, args: Any, kwargs: Any) -> Any:
     """Call a function of NumPy that no derivative can follow with plain values, if that is meant."""
     message = (
-        f"{name} has no rule for Tensors, so its gradient would be lost. At {place_of(user_line())}, "
+        f"{name} has no rule for Tensors, so its gradient would be lost. At {user_place()}, "
         "use a function of fgrad.numpy or fgrad.scipy that has one, declare a rule with fgrad.custom_vjp, or, "
         "only where its gradient is to be zero, give it the plain value (t.detach().numpy())."
     )

@@ -1,16 +1,17 @@
 """What fgrad changes in the process around it, with the first Tensor or the first machine code.
 
-Memory of freed large arrays is reused instead of being returned to the system. glibc gives back what is free
-at the end of its heap, once that is more than twice the largest block that was ever mapped for itself and
-freed: 16 MB after a program has freed its first array of 8 MB. A gradient frees several such arrays at its
-end, so each call would get new pages from the system, which writes zeros there: twice the time of a softmax
-of 10^6 numbers.
+Memory of freed large arrays is reused instead of being returned to the system. glibc maps large blocks for
+themselves and gives back what is free at the end of its heap, once that is more than twice the largest of
+them: 16 MB after a program has freed its first array of 8 MB. A gradient frees many such arrays at its end,
+so each call would get new pages from the system, which writes zeros there: half the time of the gradient of
+a loop over 10^6 numbers.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import sys
 
 from fgrad import config, locks
@@ -18,7 +19,9 @@ from fgrad.blocks import Block
 from fgrad.import_hooks import install_import_hooks
 
 YOUNG = 500_000  # objects that are made before the collector of cycles looks at them
-LARGEST = (32 << 20) - (64 << 10)  # bytes: what glibc counts among such blocks, at most
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of <malloc.h>
+KEPT, MAPPED = 256 << 20, 32 << 20  # bytes: free at the end of the heap; the least block that is mapped
+OWN = ("MMAP_MAX", "MMAP_THRESHOLD", "TOP_PAD", "TRIM_THRESHOLD")  # each of which ends glibc's own choices
 
 
 @locks.once
@@ -30,17 +33,16 @@ def prepare() -> None:
 
 
 def keep_memory() -> None:
-    """Free one large block that nobody wrote to, as a program does sooner or later.
-
-    From then on glibc keeps 64 MB; settings by `mallopt` or the environment stay as they are. Other C
-    libraries do not care.
-    """
+    """Have glibc keep freed memory, unless the environment says how much; other libraries do not care."""
     if sys.platform != "linux":
         return
+    tuned = "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", "")
+    if tuned or any(f"MALLOC_{name}_" in os.environ for name in OWN):
+        return
     library = ctypes.CDLL(None)
-    library.malloc.restype = ctypes.c_void_p
-    library.malloc.argtypes, library.free.argtypes = [ctypes.c_size_t], [ctypes.c_void_p]
-    library.free(library.malloc(LARGEST))
+    if hasattr(library, "mallopt"):
+        library.mallopt(M_TRIM_THRESHOLD, KEPT)
+        library.mallopt(M_MMAP_THRESHOLD, MAPPED)
 
 
 class RarelyCollecting(Block):

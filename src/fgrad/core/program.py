@@ -14,7 +14,7 @@ from fgrad.core.aval import Aval, aval_of
 from fgrad.core.display import dot_of, html_of
 from fgrad.core.primitive import PRIMITIVES, Primitive
 from fgrad.core.tensor import Tensor, bind, is_tracked
-from fgrad.core.trace import Tracer
+from fgrad.core.trace import Tracer, place_of
 from fgrad.errors import NonFiniteError
 from fgrad.locks import lazy
 
@@ -152,7 +152,7 @@ class Program:
                     found = applied(p, arguments(values), params)
             except NonFiniteError as error:
                 line = self.equations[i].line
-                raise NonFiniteError(f"{error}; traced at {line}", error.operation, line) from None
+                raise NonFiniteError(f"{error}; traced at {place_of(line)}", error.operation, line) from None
             if p.many:
                 for k, y in zip(outs, found, strict=True):
                     values[k] = y

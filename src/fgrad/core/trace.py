@@ -104,7 +104,7 @@ class Tracer:
             self.escaped()
         advice = advice_for(what, staged=self.trace.is_staged)
         message = (
-            f"{what} at {place_of(user_line())} needs the value of a Tensor, which {self.trace.title} does "
+            f"{what} at {user_place()} needs the value of a Tensor, which {self.trace.title} does "
             f"not have. {advice[:1].upper()}{advice[1:]}{'.' if advice else self.trace.remedy}"
         )
         note_refusal(message, user_frame())
@@ -172,7 +172,7 @@ class Tracer:
         """Say that this value was used outside its transformation."""
         raise EscapedTensorError(
             f"a Tensor made at {place_of(self.line)} inside {self.trace.title} is used outside it (at "
-            f"{place_of(user_line())}). "
+            f"{user_place()}). "
             f"It stands for a value that exists only while {self.trace.title} runs: "
             "return it from the function instead of storing it in a variable that outlives the call."
         )
@@ -411,3 +411,8 @@ def place_of(line: str) -> str:
     file, _, number = line.rpartition(":")
     cell = cells().get(file)
     return line if cell is None else f"In[{cell}], line {number}"
+
+
+def user_place() -> str:
+    """Return the line of the user's program, as messages say it."""
+    return place_of(user_line())

@@ -29,7 +29,7 @@ from fgrad.core.trace import (
     is_here,
     note_change,
     only_splits,
-    user_line,
+    user_place,
 )
 from fgrad.tree import declare_leaf
 
@@ -345,7 +345,7 @@ def check_writable(x: Tensor) -> None:
         if isinstance(view, ReadOnly):
             if is_certain:
                 raise ValueError("assignment destination is read-only")
-            raise TypeError(_DEPENDS.format(user_line(), view.primitive.name))
+            raise TypeError(_DEPENDS.format(user_place(), view.primitive.name))
         is_certain = is_certain and _shares(view)
         view = _view_in(view.base)
 
@@ -586,7 +586,7 @@ def _doubt(written: Tensor) -> None:
 
 
 def _become_unknown(x: Tensor, view: View) -> None:
-    why = (user_line(), view.primitive.name)
+    why = (user_place(), view.primitive.name)
     x.__class__ = Unknown
     _set_value(x, why)
     _set_nodes(x, ())

@@ -21,6 +21,7 @@ from typing_extensions import Self
 from fgrad import config, tree
 from fgrad.core.aval import aval_of
 from fgrad.core.tensor import Tensor
+from fgrad.core.trace import place_of
 from fgrad.distributed import operations, staging
 from fgrad.distributed.exchange import Hub, Links, Operation
 from fgrad.distributed.transport import MPILinks, ThreadLinks
@@ -190,7 +191,7 @@ class RankAxis(ProcessAxis):
         return staging.delivered(self.world.run(steps), x, x.shape)
 
     def _words(self, name: str, x: Any) -> str:
-        return f"{name} of {aval_of(x)} at {self.line}" if self.line else f"{name} of {aval_of(x)}"
+        return f"{name} of {aval_of(x)} at {place_of(self.line)}" if self.line else f"{name} of {aval_of(x)}"
 
 
 # ---- worlds

@@ -217,6 +217,8 @@ def binary(
         if operation not in _FLOATS:
             raise UntranslatableError(f"{operation.__name__} of floats")
         rounds = builder.differences if operation is ast.Sub else builder.floats
+        if rounds and operation in {ast.Add, ast.Sub}:
+            _leave_one_product(x.value, y.value)
         return Number(kind, getattr(builder, _FLOATS[operation])(x.value, y.value, flags=rounds))
     if operation in {ast.Add, ast.Mult} and kind == "uint64":
         return Number(kind, getattr(builder, _WHOLE[operation])(x.value, y.value, flags=flags))
@@ -374,6 +376,20 @@ def _divided(builder: Any, x: Number, y: Number) -> tuple[Number, Number]:
     values = (builder.select(nothing, zero, value) for value in (quotient, rest))
     quotient, rest = (Number(kind, value) for value in values)
     return quotient, rest
+
+
+def _leave_one_product(x: Any, y: Any) -> None:
+    """Of two products that are added, let the first one alone be fused with the sum.
+
+    LLVM would fuse either, and not the same one in vectors as in what is left of a loop behind them, so that
+    bits would depend on where threads cut it.
+    """
+    if _is_product(x) and _is_product(y) and x is not y:
+        y.flags = tuple(f for f in y.flags if f != "contract")
+
+
+def _is_product(x: Any) -> bool:
+    return isinstance(x, ir.Instruction) and x.opname == "fmul"
 
 
 def _remainder(builder: Any, x: Number, y: Number) -> Number:

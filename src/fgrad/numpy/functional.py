@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from fgrad import tree
 from fgrad.core.placement import buffer_of, near
 from fgrad.core.tensor import Tensor, bind, wrap
-from fgrad.core.trace import current, user_line
+from fgrad.core.trace import current, user_place
 from fgrad.core.views import laid_out_like
 from fgrad.numpy.arrays import array, as_value, asarray, concrete, together
 from fgrad.numpy.indexing import getitem, setitem
@@ -484,7 +484,7 @@ def _common_order(xs: Sequence[Any], order: str) -> str:
         if all(v is not None and v.flags[f"{found}_CONTIGUOUS"] for v in values):
             return found
     raise TypeError(
-        f"nditer with order={order!r} at {user_line()} depends on the memory layout, which is not known "
+        f"nditer with order={order!r} at {user_place()} depends on the memory layout, which is not known "
         "while a function is traced, or differs between the arrays; give order='C' or order='F'"
     )
 

@@ -441,15 +441,20 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
         warnings.warn(_PLANE, DeprecationWarning, stacklevel=2)
         if n == m:
             return _part(x, 0) * _part(y, 1) - _part(x, 1) * _part(y, 0)
-    nothing = np.zeros((), np.result_type(x.dtype, y.dtype))
-    u, v = ([_part(w, i) if i < w.shape[0] else nothing for i in range(3)] for w in (x, y))
-    shape = np.broadcast_shapes(x.shape[1:], y.shape[1:])
-    parts = []
-    for i in range(3):
-        j, k = (i + 1) % 3, (i + 2) % 3
-        c = linear.broadcast_to(u[j] * v[k] - u[k] * v[j], shape)
-        parts.append(linear.reshape(c, (*shape, 1)))
-    return moveaxis(bind("concatenate", *parts, axis=len(shape)), -1, axisc)
+    u, v = (_in_space(w) for w in (x, y))
+    if len(u.shape) != len(v.shape):  # more axes come behind the components
+        rank = max(len(u.shape), len(v.shape))
+        u, v = (linear.reshape(w, (3, *(1,) * (rank - len(w.shape)), *w.shape[1:])) for w in (u, v))
+    # component i + 1 of the product is u[i] v[i + 1] - u[i + 1] v[i]
+    turned = u * linear.roll(v, (2,), (0,)) - linear.roll(u, (2,), (0,)) * v
+    return moveaxis(linear.roll(turned, (2,), (0,)), 0, axisc)
+
+
+def _in_space(x: Any) -> Any:
+    """Return vectors, components first, with a third component."""
+    if x.shape[0] == 3:
+        return x
+    return bind("concatenate", x, np.zeros((1, *x.shape[1:]), x.dtype), axis=0)
 
 
 _PLANE = (

@@ -15,7 +15,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from fgrad.backend.array import DeviceArray
 from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, alias, bind
-from fgrad.core.trace import user_line
+from fgrad.core.trace import user_place
 from fgrad.core.views import is_laid_out, memory_of, unordered
 from fgrad.numpy.arrays import (
     alike,
@@ -112,7 +112,7 @@ def _example(a: Tensor, name: str, order: str) -> Any:
         return np.empty(a.shape)
     if sum(n > 1 for n in a.shape) > 1:
         raise TypeError(
-            f"{name} with order={order!r} at {user_line()} depends on the memory layout, which is not known "
+            f"{name} with order={order!r} at {user_place()} depends on the memory layout, which is not known "
             "for computed and traced arrays; give order='C' or order='F'"
         )
     return np.empty(a.shape)

@@ -33,6 +33,7 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.core.tensor import Tensor
+from fgrad.core.trace import place_of
 from fgrad.sparse.rows import (
     Rows,
     closed,
@@ -467,5 +468,5 @@ def _unstacked(ys: Rows, sizes: Sequence[int], length: int) -> list[Rows]:
 def _too_many(e: Equation, count: int) -> MemoryError:
     return MemoryError(
         f"the pattern has more than {count:.1e} entries: as far as is known {e.name} makes everything of "
-        f"everything, at {e.line}"
+        f"everything, at {place_of(e.line)}"
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.tensor import Tensor, alias
-from fgrad.core.trace import current, next_level, running
+from fgrad.core.trace import current, next_level, place_of, running
 from fgrad.errors import NoValueError
 from fgrad.ops import functions
 from fgrad.ops.indexing import HOLE
@@ -88,8 +88,8 @@ class Runs:
                 raise RuntimeError(
                     f"vmap of {name_of(self.fun)}: the examples take too many different paths: the function "
                     f"ran {PATHS} times for groups that agree in all truth values (last split at "
-                    f"{self.line}). Use where(condition, x, y), or lax.cond and lax.while_loop, which run "
-                    "once for all examples"
+                    f"{place_of(self.line)}). Use where(condition, x, y), or lax.cond and lax.while_loop, "
+                    "which run once for all examples"
                 )
             trace = Batch(next_level(), self.size if part is None else len(part), self.name)
             trace.part, trace.full_size = part, self.size
@@ -166,10 +166,10 @@ class Runs:
             what = self.state.changed(self.fun)
         if what:
             raise RuntimeError(
-                f"vmap of {name_of(self.fun)}: a truth value differs between the examples (at {self.line}), "
-                "so the function runs again for each group that agrees. It must be pure, but it changes "
-                f"{what}. Return what it computes, or use where(condition, x, y) or lax.cond, which need "
-                "one run"
+                f"vmap of {name_of(self.fun)}: a truth value differs between the examples (at "
+                f"{place_of(self.line)}), so the function runs again for each group that agrees. It must be "
+                f"pure, but it changes {what}. Return what it computes, or use where(condition, x, y) or "
+                "lax.cond, which need one run"
             )
 
     def order(self, done: Sequence[Done]) -> Any:

@@ -24,7 +24,7 @@ from fgrad.core.primitive import (
     flat,
 )
 from fgrad.core.tensor import Tensor, bind, linear_tapes, node_on, wrap
-from fgrad.core.trace import Tracer, current, user_line
+from fgrad.core.trace import Tracer, current, place_of, user_line
 from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, reshape
 from fgrad.transforms.calling import check_live, name_of
@@ -134,7 +134,7 @@ def _run(*values: Any, call: _Call, avals: tuple[Aval, ...], structure: Any, met
     found, got = tree.flatten(call(*values))
     if got != structure:
         raise TypeError(
-            f"the callback {call} of pure_callback at {call.line} returned the structure {got}, "
+            f"the callback {call} of pure_callback at {place_of(call.line)} returned the structure {got}, "
             f"but result_shape_dtypes has the structure {structure}"
         )
     outs = tuple(_checked(x, aval, call) for x, aval in zip(found, avals, strict=True))
@@ -149,7 +149,7 @@ def _checked(x: Any, aval: Aval, call: _Call) -> Any:
     if a.shape != aval.shape or not np.can_cast(a.dtype, aval.dtype, "equiv"):
         error = ValueError if a.shape != aval.shape else TypeError
         raise error(
-            f"the callback {call} of pure_callback at {call.line} returned {aval_of(a)}, "
+            f"the callback {call} of pure_callback at {place_of(call.line)} returned {aval_of(a)}, "
             f"but result_shape_dtypes promises {aval}"
         )
     return a
@@ -161,8 +161,8 @@ def _refuse(pattern: Pattern) -> VJP:
     def step(_: Any, params: dict[str, Any]) -> NoReturn:
         call = params["call"]
         raise TypeError(
-            f"pure_callback of {call} at {call.line} has no derivative: fgrad does not know what it "
-            "computes. Give the function around it a rule with fgrad.custom_vjp (or custom_jvp), or cut "
+            f"pure_callback of {call} at {place_of(call.line)} has no derivative: fgrad does not know what "
+            "it computes. Give the function around it a rule with fgrad.custom_vjp (or custom_jvp), or cut "
             "the gradient with fgrad.stop_gradient"
         )
 
@@ -181,7 +181,7 @@ def _map_call(
     options: dict[str, Any] = {"call": call, "structure": structure, "method": method}
     if method is None:
         raise NotImplementedError(
-            f"pure_callback of {call} at {call.line} is mapped by vmap, but does not say how: give "
+            f"pure_callback of {call} at {place_of(call.line)} is mapped by vmap, but does not say how: give "
             'vmap_method="sequential" (one call for each example), "broadcast_all" or "expand_dims" (one '
             "call for all of them, along a new first axis)"
         )

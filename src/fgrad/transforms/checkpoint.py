@@ -14,7 +14,7 @@ from fgrad.core.primitive import PLACES, VJP
 from fgrad.core.stored import Stored, is_text
 from fgrad.core.tape import Node
 from fgrad.core.tensor import Tensor, bind
-from fgrad.core.trace import user_line
+from fgrad.core.trace import place_of, user_line
 from fgrad.ops.linear import linear
 from fgrad.transforms.calling import Transformed, bound
 from fgrad.transforms.checkpoint_policies import Policy, everything_saveable, nothing_saveable
@@ -129,7 +129,7 @@ def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) ->
         lines = tape.refs.lines
         total = 0
         for array, node, what in found:
-            where = places.get(id(array)) or f"{what} at {lines[node]}"
+            where = places.get(id(array)) or f"{what} at {place_of(lines[node])}"
             total += array.nbytes
             print(f"{aval_of(array)}  {array.nbytes} bytes  {where}")  # noqa: T201 -- what it is for
         print(f"{len(found)} array{'s' * (len(found) != 1)}, {total} bytes")  # noqa: T201

@@ -18,6 +18,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import adopted, as_array, is_foreign
+from fgrad.compat.numpy import restore, setting
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.placement import near, with_zeros
 from fgrad.core.primitive import (
@@ -131,13 +132,17 @@ def _free(x: Any) -> Tensor:
 
 def _vjp_rule(rule: Rule, args: Sequence[Any], outs: Sequence[Tensor]) -> VJP:
     avals = [aval_of(a) for a in args]
-    errors = np.geterr()
+    errors = setting()
 
     def call(cts: Sequence[Any], pattern: tuple[bool, ...]) -> list[Any]:
         given = [None if ct is None else _as_tensor(ct) for ct in cts]
         rule.wanted = pattern
-        with np.errstate(**errors):
+        before = setting()
+        try:
+            restore(errors)
             results = rule.backward(*given)
+        finally:
+            restore(before)
         if len(results) != len(avals):
             raise ValueError(
                 f"the backward rule of {rule.name} returned {len(results)} cotangents, but there are "

@@ -12,7 +12,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.blocks import Setting
 from fgrad.core.aval import Aval
-from fgrad.core.trace import user_line
+from fgrad.core.trace import user_place
 from fgrad.transforms.calling import name_of, parameters_of
 
 
@@ -63,7 +63,7 @@ def explain(
     else:
         nearest: list[str] = min([_differences(key, k, names) for k in known], key=len)
         why = f"again: {'; '.join(nearest)}"
-    reasons.append(f"{name_of(fun)} at {user_line()} is traced {why}")
+    reasons.append(f"{name_of(fun)} at {user_place()} is traced {why}")
     sys.stderr.write(reasons[-1] + "\n")
 
 

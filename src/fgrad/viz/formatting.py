@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compat.ipython import cells
 from fgrad.core.scopes import is_backward
+from fgrad.core.trace import place_of
 
 
 def size(n: float) -> str:
@@ -50,10 +50,10 @@ def cut(text: str, width: int) -> str:
 
 def place(line: str) -> str:
     """Return `file:line` in short: the name of the file, or the number of the notebook's cell."""
-    file, _, number = line.rpartition(":")
-    cell = cells().get(file)
-    name = f"In[{cell}]" if cell is not None else Path(file).name
-    return f"{name}:{number}{', backward' * is_backward(line)}" if file else ""
+    if not line:
+        return ""
+    known = place_of(line)
+    return (Path(line).name if known == line else known) + ", backward" * is_backward(line)
 
 
 def code(line: str) -> str:

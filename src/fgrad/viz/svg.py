@@ -7,6 +7,7 @@ from functools import partial
 from html import escape
 from itertools import pairwise
 
+from fgrad.core.trace import place_of
 from fgrad.viz import theme
 from fgrad.viz.formatting import code, count, cut, number, place, size, time
 from fgrad.viz.graph import GROUP, INPUT, OPERATION, OUTPUT, Box, Graph, Item
@@ -224,7 +225,7 @@ def _tip(item: Item) -> str:
     lines = [f"{item.label} = {item.name}" if item.label else item.name, f"{avals}  {size(item.bytes)}"]
     lines += [item.detail] * bool(item.detail)
     if item.line:
-        lines += [item.line, code(item.line)]
+        lines += [place_of(item.line), code(item.line)]
     if item.seconds is not None:
         lines.append(f"forward {time(item.seconds)}")
     if item.reverse_seconds is not None:

@@ -15,6 +15,8 @@ from fgrad import tree
 from fgrad.compat.autograd.boxes import isbox
 from fgrad.compat.autograd.primitives import APPLIED
 from fgrad.compat.autograd.spaces import vspace
+from fgrad.transforms.calling import Delivery, has_tensor
+from fgrad.transforms.reverse import Evaluated, Inputs, checked_cts, deliver_inputs
 
 __all__ = [
     "checkpoint",
@@ -118,8 +120,8 @@ def unary_to_nary(unary_operator: Function) -> Function:
 # ---- the two modes
 
 
-def _independent() -> None:
-    warnings.warn("Output seems independent of input.", stacklevel=4)
+def _independent(depth: int = 4) -> None:
+    warnings.warn("Output seems independent of input.", stacklevel=depth)
 
 
 def _is_dependent(out: Any) -> bool:
@@ -176,15 +178,29 @@ make_vjp: Function = wraps(core_make_vjp, "make_vjp")(unary_to_nary(core_make_vj
 make_jvp: Function = wraps(core_make_jvp, "make_jvp")(unary_to_nary(core_make_jvp))
 
 
-def _pulled_ones(fun: Function, x: Any, what: str) -> tuple[Any, Any]:
-    vjp, ans = core_make_vjp(fun, x)
+def _pulled_ones(fun: Function, x: Any, what: str, accepts: Function, wanted: str) -> tuple[Any, Any]:
+    """Return `fun(x)`, and the cotangent of x that belongs to ones: a pullback that is used only once."""
+    watched, dependent = _watched(fun)
+    point = _point(x)
+    inputs = Inputs((point,), (0,), what)
+    run = Evaluated(watched, (point,), {}, inputs, has_aux=False, once=True)
+    deliver = Delivery(not has_tensor((point,)))
+    ans = tree.unflatten(run.structure, [deliver.leaf(y) for y in run.outs])
     space = vspace(ans)
-    if space.size != 1:
-        raise TypeError(
-            f"{what} takes a function with a real scalar output, but {get_name(fun)} returned {space}; "
-            "jacobian, elementwise_grad and holomorphic_grad are for others"
-        )
-    return ans, vjp(space.ones())
+    if not accepts(space):
+        raise TypeError(f"{get_name(fun)} returned {space}, but {what} takes {wanted}")
+    if not dependent[-1]:
+        _independent(5)
+        return ans, vspace(x).zeros()
+    cts = run.pullback(checked_cts(space.ones(), run.outs, run.structure))
+    return ans, deliver_inputs(deliver, inputs, cts)[0]
+
+
+_SCALAR: tuple[Function, str] = (
+    lambda space: space.size == 1,
+    "a function with a real scalar output; jacobian, elementwise_grad and holomorphic_grad are for others",
+)
+_REAL: tuple[Function, str] = (lambda space: not space.iscomplex, "functions with real outputs")
 
 
 @unary_to_nary
@@ -193,23 +209,19 @@ def grad(fun: Function, x: Any) -> Any:
     Returns a function which computes the gradient of `fun`, of one real output, with respect to positional
     argument number `argnum`. It takes the arguments of `fun`; the gradient is like the argument.
     """  # noqa: D205, D212 -- programs show it
-    return _pulled_ones(fun, x, "grad")[1]
+    return _pulled_ones(fun, x, "grad", *_SCALAR)[1]
 
 
 @unary_to_nary
 def value_and_grad(fun: Function, x: Any) -> tuple[Any, Any]:
     """Return the value and the gradient, as `scipy.optimize.minimize(..., jac=True)` takes them."""
-    return _pulled_ones(fun, x, "value_and_grad")
+    return _pulled_ones(fun, x, "value_and_grad", *_SCALAR)
 
 
 @unary_to_nary
 def elementwise_grad(fun: Function, x: Any) -> Any:
     """Return the sum of each column of the Jacobian: its diagonal if it is diagonal."""
-    vjp, ans = core_make_vjp(fun, x)
-    space = vspace(ans)
-    if space.iscomplex:
-        raise TypeError("elementwise_grad takes functions with real outputs")
-    return vjp(space.ones())
+    return _pulled_ones(fun, x, "elementwise_grad", *_REAL)[1]
 
 
 @unary_to_nary

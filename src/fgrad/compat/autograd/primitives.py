@@ -46,7 +46,7 @@ class _Applied(Rule):
     """One call of a primitive, some of whose arguments are followed."""
 
     out_structure: Any
-    values: list[Any]
+    dtypes: list[Any]
     given: list[Any]
     ans: Any
 
@@ -57,22 +57,28 @@ class _Applied(Rule):
         self.name = operation.__name__
         self.structures: list[Any] = []
         self.leaves: list[Any] = []
+        self.groups: list[slice] = []  # which leaves are of each argument
         for i in places:
             leaves, structure = tree.flatten(args[i])
+            self.groups.append(slice(len(self.leaves), len(self.leaves) + len(leaves)))
             self.leaves += leaves
             self.structures.append(structure)
 
     def filled(self, values: Sequence[Any]) -> list[Any]:
         """Return the arguments with `values` as the leaves of those that are followed."""
-        args, it = list(self.args), iter(values)
-        for i, structure in zip(self.places, self.structures, strict=True):
-            args[i] = tree.unflatten(structure, [next(it) for _ in range(structure.num_leaves)])
+        args = list(self.args)
+        for i, structure, group in zip(self.places, self.structures, self.groups, strict=True):
+            args[i] = tree.unflatten(structure, values[group])
         return args
 
     def primal(self, *values: Any) -> list[Any]:
-        out = self.operation.fun(*self.filled([_unwrapped(v) for v in values]), **self.kwargs)
-        leaves, self.out_structure = tree.flatten(out)
-        return leaves
+        return self._computed([_unwrapped(v) for v in values])[1]
+
+    def _computed(self, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Return the arguments with `values` among them, and the leaves of what comes of them."""
+        given = self.filled(values)
+        leaves, self.out_structure = tree.flatten(self.operation.fun(*given, **self.kwargs))
+        return given, leaves
 
     def forward(self, *values: Any) -> list[Any]:
         if self.operation not in primitive_vjps and self.operation not in primitive_jvps:
@@ -82,10 +88,10 @@ class _Applied(Rule):
             )
         if any(map(is_tracked, values)):  # by recordings around, for which it is one operation too
             outs, self.out_structure = tree.flatten(self.operation(*self.filled(values), **self.kwargs))
+            self.given = self.filled([plain(v) for v in values])
         else:
-            outs = self.primal(*values)
-        self.values = [plain(v) for v in values]
-        self.given = self.filled(self.values)
+            self.given, outs = self._computed([_unwrapped(v) for v in values])
+        self.dtypes = [v.dtype for v in values]
         self.ans = tree.unflatten(self.out_structure, [_unwrapped(o) for o in outs])
         APPLIED[0] += 1
         return outs
@@ -93,30 +99,27 @@ class _Applied(Rule):
     def backward(self, *cts: Any) -> Sequence[Any]:
         g = tree.unflatten(self.out_structure, self._completed(cts))
         wanted = self.wanted or (True,) * len(self.leaves)
-        groups, at = [], 0
-        for structure in self.structures:
-            groups.append(range(at, at + structure.num_leaves))
-            at += structure.num_leaves
-        asked = [k for k, group in enumerate(groups) if any(wanted[j] for j in group)]
+        asked = [k for k, group in enumerate(self.groups) if True in wanted[group]]
         argnums = tuple([self.places[k] for k in asked])
         back: list[Any] = [None] * len(self.leaves)
         for k, ct in zip(asked, self._pulled(argnums, g), strict=True):
             if ct is None:
                 continue
-            leaves = tree.leaves(ct)
-            if len(leaves) != len(groups[k]):
+            leaves, dtypes = tree.leaves(ct), self.dtypes[self.groups[k]]
+            if len(leaves) != len(dtypes):
                 raise TypeError(
                     f"the vjp of {self.name} with respect to argument {self.places[k]} returned another "
                     "structure than the argument has"
                 )
-            for j, leaf in zip(groups[k], leaves, strict=True):
-                back[j] = self._of_leaf(leaf, self.values[j])
+            back[self.groups[k]] = map(_of_dtype, leaves, dtypes)
         return back
 
     def _completed(self, cts: Sequence[Any]) -> list[Any]:
-        outs = tree.leaves(self.ans)
-        pairs = zip(cts, outs, strict=True)
-        return [vspace(o).zeros() if ct is None else _unwrapped(ct) for ct, o in pairs]
+        """Return the cotangents of all outputs."""
+        return [
+            vspace(tree.leaves(self.ans)[i]).zeros() if ct is None else _unwrapped(ct)
+            for i, ct in enumerate(cts)
+        ]
 
     def _pulled(self, argnums: tuple[int, ...], g: Any) -> Iterable[Any]:
         maker = primitive_vjps.get(self.operation)
@@ -130,13 +133,14 @@ class _Applied(Rule):
         zeros = [vspace(self.given[i]).zeros() for i in argnums]
         return fgrad.vjp(pushed, *zeros)[1](g)
 
-    def _of_leaf(self, ct: Any, value: Any) -> Any:
-        """Return a cotangent in the dtype of what it belongs to."""
-        if not isinstance(ct, Tensor | np.ndarray | np.generic):
-            ct = np.asarray(ct)
-        if ct.dtype == value.dtype or (ct.dtype.kind == "c" and value.dtype.kind != "c"):
-            return ct
-        return ct.astype(value.dtype)
+
+def _of_dtype(ct: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a cotangent in the dtype of what it belongs to."""
+    if not isinstance(ct, Tensor | np.ndarray | np.generic):
+        ct = np.asarray(ct)
+    if ct.dtype == dtype or (ct.dtype.kind == "c" and dtype.kind != "c"):
+        return ct
+    return ct.astype(dtype)
 
 
 def _unwrapped(v: Any) -> Any:
