@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from fgrad.names import offers
+from fgrad.names import offered
 
 FOLDERS = {  # and the modules in them
     "fgrad": """
@@ -67,6 +67,6 @@ def test_what_a_module_offers():
     space = {
         "__doc__": "", "_own": 1, "typing": typing, "Any": typing.Any, "annotations": None, "f": 2, "tool": 3
     }  # fmt: skip
-    assert offers(space)() == ["__doc__", "f", "tool"]
-    assert offers(space, "typing", "late")() == ["__doc__", "f", "late", "tool", "typing"]
-    assert offers(space | {"__all__": ["f"]})() == ["__all__", "__doc__", "f"]
+    assert offered(space) == ["__doc__", "f", "tool"]
+    assert offered(space, "typing", "late") == ["__doc__", "f", "late", "tool", "typing"]
+    assert offered(space | {"__all__": ["f"]}) == ["__all__", "__doc__", "f"]

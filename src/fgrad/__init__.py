@@ -24,7 +24,7 @@ from fgrad.errors import RetraceWarning as RetraceWarning
 from fgrad.errors import UnsolvedWarning as UnsolvedWarning
 from fgrad.errors import UnusedArgumentError as UnusedArgumentError
 from fgrad.locks import survive_forks as _survive_forks
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.numpy.indexing import stop_gradient as stop_gradient
 from fgrad.transforms.compiled_rules import launched as _launched  # noqa: F401 -- what runs primitives of large arrays, and on a device
 from fgrad.transforms.custom import Function as Function
@@ -131,4 +131,5 @@ def __getattr__(name: str) -> Any:
     return found
 
 
-__dir__ = _offers(globals(), "numpy", "random", "config", "tree", "errors", *_LATE)
+def __dir__() -> list[str]:
+    return _offered(globals(), "numpy", "random", "config", "tree", "errors", *_LATE)

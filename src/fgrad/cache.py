@@ -12,10 +12,9 @@ from typing import NamedTuple
 from fgrad import config
 from fgrad.blocks import suppress
 from fgrad.kernels import store
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 
 __all__ = ["Info", "clear", "info"]
-__dir__ = _offers(globals())
 
 
 class Info(NamedTuple):
@@ -75,3 +74,7 @@ def clear() -> int:
     for entry in entries.values():
         store.remove(entry.files)
     return len(entries)
+
+
+def __dir__() -> list[str]:
+    return _offered(globals())

@@ -9,10 +9,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal, get_args
 
 from fgrad.blocks import Setting
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 
 __all__ = ["disable_jit", "on_escape"]
-__dir__ = _offers(globals())
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -193,3 +192,7 @@ def _integer(name: str, default: int) -> int:
         return int(text)
     except ValueError:
         raise ValueError(f"the environment variable {name} must be an integer, not {text!r}") from None
+
+
+def __dir__() -> list[str]:
+    return _offered(globals())

@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fgrad.core.trace import current, note_call, user_line
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.transforms.callbacks import look
 from fgrad.transforms.stage import Stage
 
 __all__ = ["breakpoint", "callback", "print"]
-__dir__ = _offers(globals())
 
 
 def callback(f: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs: Any) -> None:
@@ -117,3 +116,7 @@ def breakpoint() -> None:
 
 def _stop(line: str) -> None:
     sys.breakpointhook()  # noqa: T100 -- the debugger is what was asked for; `up` leads to `line`
+
+
+def __dir__() -> list[str]:
+    return _offered(globals())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 
 __all__ = [
     "BrokenContractError",
@@ -20,7 +20,6 @@ __all__ = [
     "UnsolvedWarning",
     "UnusedArgumentError",
 ]
-__dir__ = _offers(globals())
 
 
 class EscapedTensorError(RuntimeError):
@@ -99,3 +98,7 @@ class RankMismatchError(RankError):
 
 class RankTimeoutError(RankError, TimeoutError):
     """Some ranks of a distributed program did not arrive in time."""
+
+
+def __dir__() -> list[str]:
+    return _offered(globals())

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import importlib
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
 
-def offers(namespace: Mapping[str, Any], *names: str) -> Callable[[], list[str]]:
-    """Return the `__dir__` of a module: of what its names hold, what is meant for users.
+def offered(namespace: Mapping[str, Any], *names: str) -> list[str]:
+    """Return what `dir` shows of a module: of what its names hold, what is meant for users.
 
     Args:
         namespace: that of the module. `__all__` says what it offers; without it, it offers what it gathers,
             but modules, private names and tools of annotations.
         *names: what else it offers: modules, and names that are loaded when they are asked for.
     """
-
-    def __dir__() -> list[str]:  # noqa: N807 -- it is one
-        given = namespace.get("__all__")
-        found = {n for n in namespace if _is_dunder(n)}
-        if given is None:
-            given = [n for n, x in namespace.items() if not n.startswith("_") and not _is_tool(n, x)]
-        return sorted({*found, *given, *names})
-
-    return __dir__
+    given = namespace.get("__all__")
+    if given is None:
+        given = [n for n, x in namespace.items() if not n.startswith("_") and not _is_tool(n, x)]
+    return sorted({*filter(_is_dunder, namespace), *given, *names})
 
 
 def _is_dunder(name: str) -> bool:

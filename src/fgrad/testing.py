@@ -12,14 +12,13 @@ from fgrad import tree
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import PRIMITIVES, Primitive
 from fgrad.core.tensor import Tensor, bind, tensor
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.transforms.forward import jvp
 from fgrad.transforms.reverse import vjp
 from fgrad.transforms.stage import make_graph
 from fgrad.transforms.vmap import vmap
 
 __all__ = ["check_grads", "check_primitive"]
-__dir__ = _offers(globals())
 
 MODES = {"fwd": "forward", "rev": "reverse"}
 EXAMPLES = 3  # along the axis that vmap adds
@@ -581,3 +580,7 @@ def _examples(x: Any) -> Any:
 
 
 check_row = check_primitive  # its former name
+
+
+def __dir__() -> list[str]:
+    return _offered(globals())

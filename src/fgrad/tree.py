@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from fgrad.locks import survive_forks
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 
 __all__ = [
     "flatten",
@@ -23,7 +23,6 @@ __all__ = [
     "structure",
     "unflatten",
 ]
-__dir__ = _offers(globals())
 
 NAMESPACE = "fgrad"
 MANY = 4096
@@ -266,3 +265,7 @@ def _register_dataclass(cls: type) -> None:
         return new
 
     register_pytree_node(cls, lambda x: ([getattr(x, n) for n in names], None), build)
+
+
+def __dir__() -> list[str]:
+    return _offered(globals())

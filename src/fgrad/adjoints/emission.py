@@ -18,7 +18,7 @@ class Text:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.depth = 1
-        self.line = 0
+        self.line: int = 0
 
     def add(self, source: str | ast.AST, line: int = 0) -> None:
         """Write a line, noting the user's where it is another one."""

@@ -21,8 +21,9 @@ class Source:
     """The text of a function, and what its free names stand for."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.function, self.name = function, function.__name__
-        self.file = inspect.getsourcefile(function) or "?"
+        self.function: Callable[..., Any] = function
+        self.name: str = function.__name__
+        self.file: str = inspect.getsourcefile(function) or "?"
         try:
             lines, first = inspect.getsourcelines(function)
         except (OSError, TypeError):
@@ -39,9 +40,9 @@ class Source:
         ast.increment_lineno(found, first - 1)
         self.tree = found
         closure = inspect.getclosurevars(function)
-        self.names = {**vars(builtins), **function.__globals__, **closure.nonlocals}
+        self.names: dict[str, Any] = {**vars(builtins), **function.__globals__, **closure.nonlocals}
         self.first = first
-        self.loops = self.without_recursion()
+        self.loops: ast.FunctionDef = self.without_recursion()
 
     def without_recursion(self) -> ast.FunctionDef:
         """Return the function with a loop in place of its calls of itself."""
@@ -83,11 +84,12 @@ class Scope:
     """One function while it is lowered: what its names stand for."""
 
     def __init__(self, source: Source, suffix: str) -> None:
-        self.source, self.suffix = source, suffix
+        self.source: Source = source
+        self.suffix: str = suffix
         self.names: dict[str, Value] = {}
-        self.body = without_jumps(source.loops)
-        self.stores = Counter(stored_names(self.body))
-        self.assigned = set(self.stores)
+        self.body: list[ast.stmt] = without_jumps(source.loops)
+        self.stores: Counter[str] = Counter(stored_names(self.body))
+        self.assigned: set[str] = set(self.stores)
         self.result: Value = Static(None)
 
 

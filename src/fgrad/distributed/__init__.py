@@ -22,7 +22,7 @@ from fgrad.distributed.world import World as World
 from fgrad.distributed.world import init as init
 from fgrad.distributed.world import simulate as simulate
 from fgrad.distributed.world import world as world
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 
 if TYPE_CHECKING:
     from fgrad.distributed.checkpoints import restore as restore
@@ -35,4 +35,5 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module("fgrad.distributed.checkpoints"), name)  # late: files are those of `archive`
 
 
-__dir__ = _offers(globals(), "restore", "save")
+def __dir__() -> list[str]:
+    return _offered(globals(), "restore", "save")

@@ -22,7 +22,7 @@ from fgrad.core.stored import PLAIN
 from fgrad.core.tensor import Tensor, bind
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, Operand, apply, postorder, var, variables
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.numpy.arrays import as_value
 from fgrad.ops.elementwise import composed, declare_body, floating
 from fgrad.ops.linear import convert
@@ -406,4 +406,5 @@ def linear(
     return operation
 
 
-__dir__ = _offers(globals())
+def __dir__() -> list[str]:
+    return _offered(globals())

@@ -11,7 +11,7 @@ from fgrad.lax.loops import while_loop as while_loop
 from fgrad.lax.maps import associative_scan as associative_scan
 from fgrad.lax.maps import map as map
 from fgrad.lax.scans import scan as scan
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.transforms.collectives import all_gather as all_gather
 from fgrad.transforms.collectives import axis_index as axis_index
 from fgrad.transforms.collectives import axis_size as axis_size
@@ -23,4 +23,6 @@ from fgrad.transforms.collectives import ppermute as ppermute
 from fgrad.transforms.collectives import psum as psum
 from fgrad.transforms.collectives import psum_scatter as psum_scatter
 
-__dir__ = _offers(globals())
+
+def __dir__() -> list[str]:
+    return _offered(globals())

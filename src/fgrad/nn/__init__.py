@@ -4,7 +4,7 @@ Functions only, no layers. They take arrays and Tensors like the functions of `f
 compute large arrays by compiled loops in several threads. Channels stand before space: (N, C, H, W).
 """
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.nn.activations import celu as celu
 from fgrad.nn.activations import elu as elu
 from fgrad.nn.activations import gelu as gelu
@@ -41,4 +41,6 @@ from fgrad.nn.pooling import max_pool as max_pool
 
 swish = silu
 
-__dir__ = _offers(globals())
+
+def __dir__() -> list[str]:
+    return _offered(globals())

@@ -76,7 +76,7 @@ from numpy import ulonglong as ulonglong
 from numpy import unsignedinteger as unsignedinteger
 from numpy import ushort as ushort
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.numpy import fft as fft
 from fgrad.numpy import lib as lib
 from fgrad.numpy import linalg as linalg
@@ -453,4 +453,5 @@ def __getattr__(name: str) -> _Any:
         raise AttributeError(f"fgrad.numpy.special needs SciPy: {error}") from error
 
 
-__dir__ = _offers(globals(), "fft", "lib", "linalg")
+def __dir__() -> list[str]:
+    return _offered(globals(), "fft", "lib", "linalg")

@@ -368,7 +368,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
         Vector of coefficients, the highest first, `m` longer; integers give floats.
 
     Raises:
-        ValueError: `m` is negative, or `k` has another number of constants.
+        ValueError: `m` is negative, or `k` has fewer constants.
 
     Derivative:
         Linear in the coefficients and in the constants.

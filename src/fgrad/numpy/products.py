@@ -413,7 +413,8 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     Vectors with two lie in the plane, of which NumPy warns; of two such only the third component is returned.
 
     Returns:
-        Array of the shape to which the others axes broadcast, with three components; of two with two, none.
+        Array of the shape to which both broadcast, of the promoted dtype; of vectors with two components the
+        third one alone.
 
     Raises:
         ValueError: vectors with another number of components.

@@ -281,9 +281,7 @@ def described(
     ufunc: np.ufunc, doc: str, slopes: tuple[str | None, ...], example: str, convention: str
 ) -> str:
     """Return the docstring of a universal function: what is its own, and what its loops tell."""
-    loops = [kinds.split("->") for kinds in ufunc.types if "O" not in kinds and not {*"mM"} & {*kinds}]
-    taken = [k for k in _KINDS if any(_kind(letters) == k for letters, _ in loops)]
-    given = {_kind(made) for _, made in loops}
+    taken, given = _kinds(tuple(ufunc.types))
     missing = [word for k, word in _KINDS.items() if k not in taken and k in "fc"]
     if given == {"?"}:
         dtype = "truth values"
@@ -326,6 +324,14 @@ def described(
     )
 
 
+@functools.cache  # many functions have the same loops
+def _kinds(types: tuple[str, ...]) -> tuple[set[str], set[str]]:
+    """Return the kinds of numbers that loops take, and that they make."""
+    loops = [loop.split("->") for loop in types if not {*"OmM"} & {*loop}]
+    return {_kind(letters) for letters, _ in loops}, {_kind(made) for _, made in loops}
+
+
+@functools.cache
 def _kind(letters: str) -> str:
     """Return the greatest kind of some of NumPy's letters of dtypes."""
     return next(k for k in "cfi?" if any(_KIND_OF[letter] == k for letter in letters))

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fgrad.core.tensor import Tensor
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 
 __all__ = ["Array", "ArrayLike", "Axis", "Casting", "DType", "Norm", "Order", "Shape"]
-__dir__ = _offers(globals())
 
 Array: TypeAlias = Tensor | np.ndarray[Any, Any]
 ArrayLike: TypeAlias = npt.ArrayLike | Tensor | Sequence["ArrayLike"]
@@ -25,3 +24,7 @@ DType: TypeAlias = npt.DTypeLike | None
 Order: TypeAlias = Literal["C", "F", "A", "K"] | None
 Casting: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "same_value", "unsafe"]
 Norm: TypeAlias = Literal["backward", "ortho", "forward"] | None
+
+
+def __dir__() -> list[str]:
+    return _offered(globals())

@@ -5,7 +5,7 @@ like hold the tensors of a `GradManager`, and `step` writes to them, as in MegEn
 same arithmetic. L-BFGS is `fgrad.scipy.optimize.minimize(..., method="L-BFGS-B")`, which takes pytrees.
 """
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.optim.algorithms import adam as adam
 from fgrad.optim.algorithms import adamw as adamw
 from fgrad.optim.algorithms import lion as lion
@@ -33,4 +33,6 @@ from fgrad.optim.transformations import global_norm as global_norm
 from fgrad.optim.transformations import scale_by_learning_rate as scale_by_learning_rate
 from fgrad.optim.transformations import trace as trace
 
-__dir__ = _offers(globals())
+
+def __dir__() -> list[str]:
+    return _offered(globals())

@@ -5,7 +5,7 @@ of which it is a pure function. Parameters and `size` are NumPy's; results are a
 argument is one.
 """
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.random.continuous import beta as beta
 from fgrad.random.continuous import cauchy as cauchy
 from fgrad.random.continuous import chisquare as chisquare
@@ -44,4 +44,6 @@ from fgrad.random.keys import wrap_key_data as wrap_key_data
 
 randint = integers
 
-__dir__ = _offers(globals())
+
+def __dir__() -> list[str]:
+    return _offered(globals())

@@ -67,25 +67,45 @@ def uniform(source: Any, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtyp
 
     Derivative:
         1 - u in `low` and u in `high`, where u is the fraction of the way.
+
+    Example:
+        >>> x = fg.random.uniform(fg.random.key(0), 1.0, 2.0, (100,))
+        >>> bool(((x >= 1) & (x < 2)).all())
+        True
     """
     low, high, u = standard(closed, source, size, dtype, low, high)
     return low + (high - low) * u
 
 
 def exponential(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
-    """Return samples of the exponential distribution with mean `scale`."""
+    """Return samples of the exponential distribution with mean `scale`.
+
+    Example:
+        >>> fg.random.exponential(fg.random.key(0), np.array([1.0, 2.0])).shape
+        (2,)
+    """
     scale, x = standard(exponentials, source, size, dtype, scale=scale)
     return scale * x
 
 
 def gumbel(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
-    """Return samples of the Gumbel distribution: `loc` - `scale` log(-log u)."""
+    """Return samples of the Gumbel distribution: `loc` - `scale` log(-log u).
+
+    Example:
+        >>> fg.random.gumbel(fg.random.key(0), size=(2, 3)).shape
+        (2, 3)
+    """
     loc, scale, u = standard(inner, source, size, dtype, loc, scale=scale)
     return loc - scale * functions.log(-functions.log1p(-u))
 
 
 def laplace(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
-    """Return samples of the Laplace distribution: exponential ones on both sides of `loc`."""
+    """Return samples of the Laplace distribution: exponential ones on both sides of `loc`.
+
+    Example:
+        >>> fg.random.laplace(fg.random.key(0), size=(2, 3)).shape
+        (2, 3)
+    """
     loc, scale, u = standard(inner, source, size, dtype, loc, scale=scale)
     upper = functions.greater_equal(u, 0.5)
     size_log = functions.log(functions.where(upper, 2.0 - u - u, u + u))
@@ -93,13 +113,23 @@ def laplace(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dty
 
 
 def logistic(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
-    """Return samples of the logistic distribution: `loc` + `scale` log(u / (1 - u))."""
+    """Return samples of the logistic distribution: `loc` + `scale` log(u / (1 - u)).
+
+    Example:
+        >>> fg.random.logistic(fg.random.key(0), size=(2, 3)).shape
+        (2, 3)
+    """
     loc, scale, u = standard(inner, source, size, dtype, loc, scale=scale)
     return loc + scale * functions.log(u / (1.0 - u))
 
 
 def lognormal(source: Any, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
-    """Return samples whose logarithm is normal with mean `mean` and standard deviation `sigma`."""
+    """Return samples whose logarithm is normal with mean `mean` and standard deviation `sigma`.
+
+    Example:
+        >>> fg.random.lognormal(fg.random.key(0), size=(2, 3)).shape
+        (2, 3)
+    """
     mean, sigma, z = standard(normals, source, size, dtype, mean, sigma=sigma)
     return functions.exp(mean + sigma * z)
 
@@ -109,31 +139,55 @@ def weibull(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
 
     Raises:
         ValueError: `a` is not positive (NumPy takes zero too, and returns zeros).
+
+    Example:
+        >>> fg.random.weibull(fg.random.key(0), 2.0, (2, 3)).shape
+        (2, 3)
     """
     a, x = standard(exponentials, source, size, dtype, a=a)
     return functions.power(x, 1.0 / a)
 
 
 def pareto(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
-    """Return samples of the Pareto II (Lomax) distribution of shape `a`."""
+    """Return samples of the Pareto II (Lomax) distribution of shape `a`.
+
+    Example:
+        >>> fg.random.pareto(fg.random.key(0), 3.0, (2, 3)).shape
+        (2, 3)
+    """
     a, x = standard(exponentials, source, size, dtype, a=a)
     return functions.expm1(x / a)
 
 
 def power(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
-    """Return samples in [0, 1] of density a x**(a - 1)."""
+    """Return samples in [0, 1] of density a x**(a - 1).
+
+    Example:
+        >>> fg.random.power(fg.random.key(0), 3.0, (2, 3)).shape
+        (2, 3)
+    """
     a, x = standard(exponentials, source, size, dtype, a=a)
     return functions.power(-functions.expm1(-x), 1.0 / a)
 
 
 def rayleigh(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
-    """Return samples of the Rayleigh distribution: lengths of normal vectors in the plane."""
+    """Return samples of the Rayleigh distribution: lengths of normal vectors in the plane.
+
+    Example:
+        >>> fg.random.rayleigh(fg.random.key(0), size=(2, 3)).shape
+        (2, 3)
+    """
     scale, x = standard(exponentials, source, size, dtype, scale=scale)
     return scale * functions.sqrt(2.0 * x)
 
 
 def cauchy(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
-    """Return samples of the Cauchy distribution: quotients of normal numbers."""
+    """Return samples of the Cauchy distribution: quotients of normal numbers.
+
+    Example:
+        >>> fg.random.cauchy(fg.random.key(0), size=(2, 3)).shape
+        (2, 3)
+    """
     kind, loc, scale = read(dtype, loc, scale=scale)
     pairs = normals(source, (*size_of(size, loc, scale), 2), kind, loc, scale)
     return loc + scale * (pairs[..., 0] / pairs[..., 1])
@@ -144,6 +198,10 @@ def triangular(source: Any, left: Any, mode: Any, right: Any, size: Any = None, 
 
     Raises:
         ValueError: not left <= mode <= right, or left == right.
+
+    Example:
+        >>> fg.random.triangular(fg.random.key(0), 0.0, 1.0, 2.0, (2, 3)).shape
+        (2, 3)
     """
     kind, left, mode, right = read(dtype, left, mode, right)
     demand("mode - left", mode - left)
@@ -182,6 +240,11 @@ def truncated_normal(
 
     Derivative:
         that of the quantile function, in all four parameters; accurate in the tails too.
+
+    Example:
+        >>> x = fg.random.truncated_normal(fg.random.key(0), 0.0, 1.0, size=(100,))
+        >>> bool(((x >= 0) & (x <= 1)).all())
+        True
     """
     _, lower, upper, loc, scale = read(dtype, lower, upper, loc, scale)
     demand("scale", scale, positive=True)
@@ -254,13 +317,22 @@ def gamma(source: Any, shape: Any, scale: Any = 1.0, size: Any = None, dtype: An
 
     Source:
         Figurnov, Mohamed & Mnih (2018), Implicit reparameterization gradients.
+
+    Example:
+        >>> fg.random.gamma(fg.random.key(0), 2.0, size=(2, 3)).shape
+        (2, 3)
     """
     _, shape, scale = read(dtype, shape=shape, scale=scale)
     return scale * sent(_standard_gamma(source, spread(shape, size_of(size, shape, scale))), scale)
 
 
 def chisquare(source: Any, df: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
-    """Return samples of the chi-square distribution with `df` degrees of freedom."""
+    """Return samples of the chi-square distribution with `df` degrees of freedom.
+
+    Example:
+        >>> fg.random.chisquare(fg.random.key(0), 3.0, (2, 3)).shape
+        (2, 3)
+    """
     _, df = read(dtype, df=df)
     return 2.0 * _standard_gamma(source, spread(df / 2.0, size_of(size, df)))
 
@@ -272,6 +344,10 @@ def student_t(
 
     They are a normal over the root of a chi-square sample; all normal ones are drawn first, so with a
     Generator they are those of NumPy's `standard_t` for a single sample only.
+
+    Example:
+        >>> fg.random.student_t(fg.random.key(0), 3.0, size=(2, 3)).shape
+        (2, 3)
     """
     kind, loc, df, scale = read(dtype, loc, df=df, scale=scale)
     shape = size_of(size, df, loc, scale)
@@ -286,6 +362,10 @@ def f(source: Any, dfnum: Any, dfden: Any, size: Any = None, dtype: Any = FLOAT6
     """Return samples of the F distribution: quotients of mean squares of `dfnum` and `dfden` normal numbers.
 
     All numerators are drawn first, so with a Generator they are NumPy's for a single sample only.
+
+    Example:
+        >>> fg.random.f(fg.random.key(0), 2.0, 5.0, (2, 3)).shape
+        (2, 3)
     """
     _, dfnum, dfden = read(dtype, dfnum=dfnum, dfden=dfden)
     shape = size_of(size, dfnum, dfden)
@@ -304,6 +384,10 @@ def beta(source: Any, a: Any, b: Any, size: Any = None, dtype: Any = FLOAT64) ->
 
     Source:
         Figurnov, Mohamed & Mnih (2018), Implicit reparameterization gradients.
+
+    Example:
+        >>> fg.random.beta(fg.random.key(0), 2.0, 3.0, (2, 3)).shape
+        (2, 3)
     """
     kind, a, b = read(dtype, a=a, b=b)
     shape = size_of(size, a, b)
@@ -335,6 +419,10 @@ def dirichlet(source: Any, alpha: Any, size: Any = None, dtype: Any = FLOAT64) -
 
     Derivative:
         that of the gamma variables (implicit), through the quotient.
+
+    Example:
+        >>> float(fg.random.dirichlet(fg.random.key(0), np.ones(3)).sum().round(6))
+        1.0
     """
     _, alpha = read(dtype, alpha=alpha)
     if not alpha.shape:
@@ -370,6 +458,10 @@ def multivariate_normal(
 
     Derivative:
         through mean + L z with cov = L L^T, in `mean` and `cov`.
+
+    Example:
+        >>> fg.random.multivariate_normal(fg.random.key(0), np.zeros(2), np.eye(2), (5,)).shape
+        (5, 2)
     """
     if method != "cholesky":
         raise ValueError(f"multivariate_normal differentiates through method='cholesky', not {method!r}")

@@ -40,6 +40,10 @@ def bernoulli(source: Any, p: Any = 0.5, size: Any = None) -> Any:
     Raises:
         TypeError: a derivative with respect to `p` is asked for; the message names what to do instead.
         ValueError: `p` is not a probability.
+
+    Example:
+        >>> fg.random.bernoulli(fg.random.key(0), 0.5, (2, 3)).dtype
+        dtype('bool')
     """
     p = convert(_fixed(p, "p"), DOUBLE)
     demand("p", p)
@@ -64,6 +68,10 @@ def categorical(source: Any, logits: Any, axis: int = -1, size: Any = None) -> A
 
     Source:
         The Gumbel-max trick: Gumbel (1954); Maddison, Tarlow & Minka (2014), A* sampling.
+
+    Example:
+        >>> fg.random.categorical(fg.random.key(0), np.zeros((5, 3))).shape
+        (5,)
     """
     logits = convert(_fixed(logits, "logits"), DOUBLE)
     place = normalize_axis_index(axis, len(logits.shape))
@@ -86,6 +94,11 @@ def integers(
 
     Raises:
         ValueError: the interval is empty, or does not fit into `dtype`.
+
+    Example:
+        >>> x = fg.random.integers(fg.random.key(0), 0, 6, (100,))
+        >>> bool(((x >= 0) & (x < 6)).all())
+        True
     """
     low, high = (0, low) if high is None else (low, high)
     low, high = _fixed(low, "low", high), _fixed(high, "high", low)
@@ -109,6 +122,10 @@ def poisson(source: Any, lam: Any = 1.0, size: Any = None) -> Any:
     Raises:
         TypeError: a derivative with respect to `lam` is asked for; the message names what to do instead.
         ValueError: `lam` is negative or too large.
+
+    Example:
+        >>> fg.random.poisson(fg.random.key(0), 3.0, (2, 3)).shape
+        (2, 3)
     """
     lam = _fixed(lam, "lam")
     shape = size_of(size, lam)
@@ -121,6 +138,10 @@ def binomial(source: Any, n: Any, p: Any, size: Any = None) -> Any:
     Raises:
         TypeError: a derivative with respect to `p` is asked for; the message names what to do instead.
         ValueError: `n` is negative, or `p` is not a probability.
+
+    Example:
+        >>> fg.random.binomial(fg.random.key(0), 10, 0.5, (2, 3)).shape
+        (2, 3)
     """
     n, p = _fixed(n, "n", p), _fixed(p, "p", n)
     shape = size_of(size, n, p)
@@ -132,6 +153,10 @@ def permutation(source: Any, x: Any, axis: int = 0) -> Any:
 
     Derivative:
         each slice of the array has the gradient of where it went.
+
+    Example:
+        >>> sorted(fg.random.permutation(fg.random.key(0), 4).tolist())
+        [0, 1, 2, 3]
     """
     if isinstance(x, int | np.integer):
         return drawn(source, "permutation", {}, (int(x),), PLACE, x=int(x))
@@ -146,6 +171,12 @@ def shuffle(source: Any, x: Any, axis: int = 0) -> None:
 
     Raises:
         TypeError: `x` is not an array or Tensor.
+
+    Example:
+        >>> x = fg.tensor([1.0, 2.0, 3.0])
+        >>> fg.random.shuffle(fg.random.key(0), x)
+        >>> sorted(x.tolist())
+        [1.0, 2.0, 3.0]
     """
     if not isinstance(x, Tensor | np.ndarray):
         raise TypeError(
@@ -186,6 +217,10 @@ def choice(
 
     Derivative:
         each element of `a` has the gradients of where it went.
+
+    Example:
+        >>> sorted(fg.random.choice(fg.random.key(0), np.array([1, 2, 3]), 3, replace=False).tolist())
+        [1, 2, 3]
     """
     counts = isinstance(a, int | np.integer)
     array = None if counts else as_value(a)

@@ -64,6 +64,12 @@ def wrap_key_data(data: Any) -> Any:
     Raises:
         TypeError: the words are no integers.
         ValueError: there are not two of them.
+
+    Example:
+        >>> key = fg.random.key(7)
+        >>> again = fg.random.wrap_key_data(fg.random.key_data(key))
+        >>> bool(fg.random.uniform(again) == fg.random.uniform(key))
+        True
     """
     data = as_value(data)
     if data.dtype.kind not in "iu":
@@ -76,7 +82,12 @@ def wrap_key_data(data: Any) -> Any:
 
 
 def key_data(key: Any) -> Any:
-    """Return the words of a key, an array or Tensor of two uint32."""
+    """Return the words of a key, an array or Tensor of two uint32.
+
+    Example:
+        >>> fg.random.key_data(fg.random.key(0))
+        array([0, 0], dtype=uint32)
+    """
     return checked(key)
 
 
@@ -145,6 +156,11 @@ def fold_in(key: Any, data: Any) -> Any:
     Raises:
         TypeError: `data` is no integer.
         ValueError: a number out of range, or an array with axes.
+
+    Example:
+        >>> key = fg.random.key(0)
+        >>> bool(fg.random.uniform(fg.random.fold_in(key, 1)) == fg.random.uniform(fg.random.fold_in(key, 2)))
+        False
     """
     if isinstance(data, int) and not 0 <= data < 1 << 32:
         raise ValueError(f"fold_in takes an integer between 0 and 2**32 - 1, not {data}")
@@ -168,6 +184,10 @@ def bits(key: Any, size: Any = None, dtype: Any = np.uint32) -> Any:
 
     Raises:
         TypeError: any other dtype.
+
+    Example:
+        >>> fg.random.bits(fg.random.key(0), (2,)).dtype
+        dtype('uint32')
     """
     kind, shape = np.dtype(dtype), lengths(size)
     n = int(np.prod(shape, dtype=np.int64))

@@ -8,7 +8,7 @@ from importlib import import_module
 from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 
 if TYPE_CHECKING:
     from fgrad.scipy import fft as fft
@@ -41,4 +41,5 @@ def __getattr__(name: str) -> _ModuleType:
     return import_module(f"fgrad.scipy.{name}")
 
 
-__dir__ = _offers(globals(), *_MODULES)
+def __dir__() -> list[str]:
+    return _offered(globals(), *_MODULES)

@@ -2,12 +2,12 @@
 
 try:
     import scipy as _scipy  # noqa: F401 -- the optional part of fgrad that this is
-except ImportError as error:
+except ImportError as _error:
     raise ImportError(
         "fgrad.sparse needs SciPy, which is not installed; install the extra: pip install 'fgrad[scipy]'"
-    ) from error
+    ) from _error
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.sparse.colouring import Colouring as Colouring
 from fgrad.sparse.derivatives import hessian as hessian
 from fgrad.sparse.derivatives import jacobian as jacobian
@@ -16,4 +16,6 @@ from fgrad.sparse.derivatives import value_and_jacobian as value_and_jacobian
 from fgrad.sparse.operators import linear_operator as linear_operator
 from fgrad.sparse.patterns import pattern as pattern
 
-__dir__ = _offers(globals())
+
+def __dir__() -> list[str]:
+    return _offered(globals())

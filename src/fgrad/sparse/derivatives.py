@@ -54,6 +54,13 @@ class Plan:
         colours: what the compiled function takes besides the leaves, unless it holds seeds.
     """
 
+    given: Arguments
+    pattern: Any
+    colouring: Colouring
+    coordinates: tuple[Any, Any]
+    indices: Any
+    starts: Any
+
     def __init__(self, owner: SparseDerivative, given: Arguments) -> None:
         options = owner.options
         self._around, self.given = Captures(owner.fun), given

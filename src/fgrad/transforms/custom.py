@@ -452,7 +452,7 @@ class Custom(Transformed, Generic[P, R]):
         )
         self.rules: dict[str, Callable[..., Any]] = {}
         self.signature: inspect.Signature | None = None  # a ufunc's has keywords that are no arguments
-        if not isinstance(fun, np.ufunc):
+        if not hasattr(fun, "nin"):
             with suppress(TypeError, ValueError):
                 self.signature = inspect.signature(fun)
 
@@ -462,6 +462,9 @@ class Custom(Transformed, Generic[P, R]):
         made.rules = {name: other(rule) for name, rule in self.rules.items()}
         same = made.fun is self.fun and all(made.rules[name] is rule for name, rule in self.rules.items())
         return self if same else made
+
+    def _define(self, **rules: Callable[..., Any]) -> None:
+        self.rules = rules
 
     def rule(self, name: str) -> Callable[..., Any]:
         """Return one of the rules."""
@@ -511,7 +514,7 @@ class CustomVjp(Custom[P, R]):
             bwd: takes the non-differentiable arguments, the residuals and the cotangent of `out`, and
                 returns a tuple with one cotangent per differentiable argument (None: no gradient).
         """
-        self.rules = {"fwd": fwd, "bwd": bwd}
+        self._define(fwd=fwd, bwd=bwd)
         return self
 
 
@@ -524,7 +527,7 @@ class CustomJvp(Custom[P, R]):
 
     def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
         """Define the rule: `jvp(primals, tangents) -> (out, tangent_out)`, linear in the tangents."""
-        self.rules = {"jvp": jvp}
+        self._define(jvp=jvp)
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:

@@ -5,7 +5,7 @@ gradient of a real array is real. Half spectra (`irfft`, `hfft`) ignore the imag
 for an even length, the last bin, and these imaginary parts get no gradient.
 """
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.numpy.fft.transforms import (
     fft,
     fft2,
@@ -48,4 +48,6 @@ __all__ = [
     "rfftn",
 ]
 
-__dir__ = _offers(globals())
+
+def __dir__() -> list[str]:
+    return _offered(globals())

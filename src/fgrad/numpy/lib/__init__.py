@@ -1,6 +1,8 @@
 """The part of `numpy.lib` that computes with Tensors."""
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.numpy.lib import stride_tricks as stride_tricks
 
-__dir__ = _offers(globals(), "stride_tricks")
+
+def __dir__() -> list[str]:
+    return _offered(globals(), "stride_tricks")

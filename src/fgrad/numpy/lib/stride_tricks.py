@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.registry import extends
 from fgrad.numpy.views import transposed, windows
 
 __all__ = ["sliding_window_view"]
-__dir__ = _offers(globals())
 
 
 @extends(np.lib.stride_tricks.sliding_window_view)
@@ -57,3 +56,7 @@ def sliding_window_view(
         last = len(x.shape) - 1  # the window's axis, now behind that of its place
         x = transposed(x, (*range(i + 1), *range(i + 2, last + 1), i + 1))
     return x
+
+
+def __dir__() -> list[str]:
+    return _offered(globals())

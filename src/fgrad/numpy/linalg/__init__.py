@@ -6,7 +6,7 @@ that do not depend on it; all others raise `LinAlgError` when they are different
 
 from numpy.linalg import LinAlgError
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.numpy.linalg.chains import det, matrix_power, multi_dot, slogdet
 from fgrad.numpy.linalg.eigenvalues import eig, eigh, eigvals, eigvalsh
 from fgrad.numpy.linalg.factorizations import cholesky, qr, svd, svdvals
@@ -58,4 +58,6 @@ __all__ = [
     "vector_norm",
 ]
 
-__dir__ = _offers(globals())
+
+def __dir__() -> list[str]:
+    return _offered(globals())

@@ -1,6 +1,6 @@
 """Integrals and initial value problems by SciPy's integrators, differentiable in all that they depend on."""
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.scipy.integrate.initial import OdeResult as OdeResult
 from fgrad.scipy.integrate.initial import odeint as odeint
 from fgrad.scipy.integrate.initial import solve_ivp as solve_ivp
@@ -13,4 +13,6 @@ from fgrad.scipy.integrate.samples import romb as romb
 from fgrad.scipy.integrate.samples import simpson as simpson
 from fgrad.scipy.integrate.samples import trapezoid as trapezoid
 
-__dir__ = _offers(globals())
+
+def __dir__() -> list[str]:
+    return _offered(globals())

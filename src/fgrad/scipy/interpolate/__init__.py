@@ -4,7 +4,7 @@ The classes have SciPy's names and signatures, and what they return has derivati
 and jit too. For derivatives in query points there is also SciPy's argument `nu`.
 """
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.scipy.interpolate.cubic import Akima1DInterpolator as Akima1DInterpolator
 from fgrad.scipy.interpolate.cubic import CubicHermiteSpline as CubicHermiteSpline
 from fgrad.scipy.interpolate.cubic import CubicSpline as CubicSpline
@@ -15,4 +15,6 @@ from fgrad.scipy.interpolate.piecewise import PPoly as PPoly
 from fgrad.scipy.interpolate.splines import BSpline as BSpline
 from fgrad.scipy.interpolate.splines import make_interp_spline as make_interp_spline
 
-__dir__ = _offers(globals())
+
+def __dir__() -> list[str]:
+    return _offered(globals())

@@ -6,7 +6,7 @@ the work, so that every function has derivatives of every order, and runs under 
 
 from numpy.linalg import LinAlgError as LinAlgError
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.scipy.linalg.equations import solve_continuous_are as solve_continuous_are
 from fgrad.scipy.linalg.equations import solve_continuous_lyapunov as solve_continuous_lyapunov
 from fgrad.scipy.linalg.equations import solve_discrete_are as solve_discrete_are
@@ -59,4 +59,6 @@ from fgrad.scipy.linalg.systems import solve_banded as solve_banded
 from fgrad.scipy.linalg.systems import solve_toeplitz as solve_toeplitz
 from fgrad.scipy.linalg.systems import solve_triangular as solve_triangular
 
-__dir__ = _offers(globals())
+
+def __dir__() -> list[str]:
+    return _offered(globals())

@@ -4,7 +4,7 @@ Arrays are handed to SciPy as they are. What is done to Tensors is made of rows 
 function has derivatives of every order, and runs under vmap and jit.
 """
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.scipy.ndimage.filters import convolve as convolve
 from fgrad.scipy.ndimage.filters import convolve1d as convolve1d
 from fgrad.scipy.ndimage.filters import correlate as correlate
@@ -25,4 +25,6 @@ from fgrad.scipy.ndimage.interpolation import spline_filter as spline_filter
 from fgrad.scipy.ndimage.interpolation import spline_filter1d as spline_filter1d
 from fgrad.scipy.ndimage.interpolation import zoom as zoom
 
-__dir__ = _offers(globals())
+
+def __dir__() -> list[str]:
+    return _offered(globals())

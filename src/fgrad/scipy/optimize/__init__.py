@@ -1,6 +1,6 @@
 """Minima, roots and fits by SciPy's solvers, differentiable in the parameters of the problem."""
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.scipy.optimize.fitting import curve_fit as curve_fit
 from fgrad.scipy.optimize.fitting import least_squares as least_squares
 from fgrad.scipy.optimize.limits import Bounds as Bounds
@@ -18,4 +18,6 @@ from fgrad.scipy.optimize.scalars import ridder as ridder
 from fgrad.scipy.optimize.scalars import root_scalar as root_scalar
 from fgrad.scipy.optimize.solution import OptimizeResult as OptimizeResult
 
-__dir__ = _offers(globals())
+
+def __dir__() -> list[str]:
+    return _offered(globals())

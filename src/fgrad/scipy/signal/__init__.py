@@ -4,7 +4,7 @@ Arrays are handed to SciPy as they are. What is done to Tensors is made of rows 
 function has derivatives of every order, and runs under vmap and jit.
 """
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.scipy.signal.convolution import convolve as convolve
 from fgrad.scipy.signal.convolution import convolve2d as convolve2d
 from fgrad.scipy.signal.convolution import correlate as correlate
@@ -23,4 +23,6 @@ from fgrad.scipy.signal.spectral import istft as istft
 from fgrad.scipy.signal.spectral import stft as stft
 from fgrad.scipy.signal.spectral import welch as welch
 
-__dir__ = _offers(globals())
+
+def __dir__() -> list[str]:
+    return _offered(globals())

@@ -14,7 +14,7 @@ from fgrad.core.tensor import Tensor
 from fgrad.errors import UnsolvedWarning
 from fgrad.extend.engine import apply_opaque, convert
 from fgrad.lax.implicit import custom_linear_solve, custom_root
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.scipy.closures import Closed
 from fgrad.scipy.products import ColumnRule
 from fgrad.scipy.results import is_plain
@@ -23,7 +23,6 @@ from fgrad.scipy.sparse.arrays import Pattern, SparseArray, coo_array, sampled
 from fgrad.scipy.vectors import array
 
 __all__ = ["bicgstab", "cg", "gmres", "lsqr", "spsolve"]
-__dir__ = _offers(globals())
 
 
 class _Solve(ColumnRule):
@@ -332,3 +331,7 @@ def _by_conjugate_gradients(matvec: Any, rhs: Any) -> Any:
             stacklevel=2,
         )
     return x
+
+
+def __dir__() -> list[str]:
+    return _offered(globals())

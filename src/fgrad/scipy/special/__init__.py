@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import special as _scipy
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.numpy import sinc as sinc
 from fgrad.scipy.special import (  # noqa: F401 -- their primitives
     bessel,
@@ -54,4 +54,5 @@ def __getattr__(name: str) -> Any:
     )
 
 
-__dir__ = _offers(globals(), *_UFUNCS)
+def __dir__() -> list[str]:
+    return _offered(globals(), *_UFUNCS)

@@ -4,7 +4,7 @@ Methods have SciPy's names and signatures. They differentiate in the point, the 
 shapes, to every order that the special functions behind them know.
 """
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.scipy.stats.continuous import beta as beta
 from fgrad.scipy.stats.continuous import cauchy as cauchy
 from fgrad.scipy.stats.continuous import chi as chi
@@ -47,4 +47,6 @@ from fgrad.scipy.stats.multivariate import multivariate_normal as multivariate_n
 from fgrad.scipy.stats.multivariate import multivariate_t as multivariate_t
 from fgrad.scipy.stats.multivariate import wishart as wishart
 
-__dir__ = _offers(globals())
+
+def __dir__() -> list[str]:
+    return _offered(globals())

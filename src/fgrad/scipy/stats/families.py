@@ -77,7 +77,7 @@ class Distribution(Named):
         for method in ("cdf", "sf"):
             formulas[f"log{method}"] = formulas.get(f"log{method}") or _log(formulas[method])
         self._formulas = {method: f for method, f in formulas.items() if f is not None}
-        self.methods = (next(iter(formulas)).removeprefix("log"), *self._formulas)
+        self.methods: tuple[str, ...] = (next(iter(formulas)).removeprefix("log"), *self._formulas)
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         self.signature = inspect.Signature(
             [
