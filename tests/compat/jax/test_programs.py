@@ -92,6 +92,7 @@ def test_dtypes_promote_as_in_jax(function, table):
         "a list": (lambda: jnp.array([1, 2.5]), "f4"),
         "full": (lambda: jnp.full((2,), 1), "i4*"),
         "power": (lambda: jnp.arange(3) ** 2, "i4"),
+        "a great number": (lambda: jnp.uint32(2**32 - 1) | jnp.uint32(0), "u4"),
         "where": (lambda: jnp.where(True, 1, 2.0), "f4*"),
         "at": (lambda: jnp.arange(2).at[0].add(2.5), "i4"),
         "astype": (lambda: jnp.asarray(3).astype(float), "f4"),

@@ -273,6 +273,8 @@ def array(
     object: Any, dtype: Any = None, copy: bool = True, order: str = "K", ndmin: int = 0, **_: Any
 ) -> Array:
     """Return an array of numbers, arrays or lists of them."""
+    if dtype is not None and object.__class__ in (bool, int, float, complex):
+        object = np.asarray(object, canonical(_dtype(dtype)))  # it may be too great for the usual dtype
     if isinstance(object, list | tuple):
         parts = _leaves(object)
         if any(isinstance(p, Array | Tensor) for p in parts):
