@@ -83,6 +83,7 @@ TOGETHER = {
     "adjoints/test_programs": "adjoints/*",
     "adjoints/test_interface": "dispatchers",
     "compat/autograd/test_programs": "compat/autograd/*",
+    "compat/jax/test_programs": "compat/jax/*",
     # what other processes, files and libraries see
     "archive/test_archive": "core/stored",
     "distributed/test_exchange": "distributed/operations distributed/transport",

@@ -98,17 +98,19 @@ class StandIn(MetaPathFinder, Loader):
         module.__dict__.update(self._sources()[module.__name__]())
 
 
+class MissingNameError(NotImplementedError, AttributeError):
+    """A module of the library has a name that fgrad has nothing for; `hasattr` says no."""
+
+
 class _Module(ModuleType):
     def __getattr__(self, name: str) -> Any:
         full = f"{self.__name__}.{name}"
         loader = self.__dict__.get("__loader__")
         if isinstance(loader, StandIn) and full in loader._sources():
             return import_module(full)
-        raise AttributeError(
+        raise MissingNameError(
             f"module {self.__name__!r} has no attribute {name!r}: fgrad, which answers for it here, "
             "does not have it",
-            name=name,
-            obj=self,
         )
 
 

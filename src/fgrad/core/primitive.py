@@ -114,6 +114,8 @@ class VJP:
     primitive: str = field(default="", init=False)  # the name of the primitive, once it is known
     checks: bool = field(default=False, init=False)  # whether it looks at cotangents, and refuses some
     title: str = field(default="", init=False)  # what to call a step that belongs to no primitive
+    # of such a step: tangents of the tracked arguments and the pattern -> those of all outputs
+    push: Any = field(default=None, init=False)
     pattern: Pattern = field(default=(True,), init=False)  # which arguments are tracked
 
     def __post_init__(self) -> None:

@@ -62,6 +62,10 @@ class Rule:
         """Return one cotangent per argument (None: no gradient) from one per output (None: unused)."""
         raise NotImplementedError
 
+    def forward_rule(self) -> Callable[..., Sequence[Any]] | None:
+        """Return what forward mode asks in the place of the transpose of `backward`: `push` of a VJP."""
+        return None
+
     def clone(self) -> Self:
         """Return a rule that can run forward beside this one."""
         return copy(self)
@@ -153,7 +157,7 @@ def _vjp_rule(rule: Rule, args: Sequence[Any], outs: Sequence[Tensor]) -> VJP:
         return [c for c, tracked in zip(checked, pattern, strict=True) if tracked]
 
     vjp_rule = VJP(call)
-    vjp_rule.title = rule.name
+    vjp_rule.title, vjp_rule.push = rule.name, rule.forward_rule()
     return vjp_rule
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,12 @@ class Push:
                 if (
                     isinstance(node.vjp, VJP) and not node.vjp.primitive
                 ):  # a user's rule, which may not be linear
-                    self._steps[node] = _recorded_step(node, node.vjp, node.aval, like)
+                    push = node.vjp.push
+                    self._steps[node] = (
+                        _recorded_step(node, node.vjp, node.aval, like)
+                        if push is None
+                        else partial(push, pattern=node.saved[0])
+                    )
         self._nodes = nodes[::-1]
 
     def __call__(self, tangents: Tangents, check: Callable[..., None] | None = None) -> list[Any]:

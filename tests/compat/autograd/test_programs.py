@@ -318,3 +318,52 @@ def test_what_is_missing_says_so():
         _ = np.nonsense
     with pytest.raises(NotImplementedError, match="register_pytree_node"):
         autograd.tracer.Box.register(set)
+
+
+def test_rules_for_plain_functions_are_never_asked_and_those_of_the_library_stay():
+    def twice(x):
+        return 2 * x
+
+    defvjp(twice, lambda ans, x: lambda g: 100 * g)
+    assert grad(twice)(1.0) == 2.0
+    for own in (np.sin, np.dot, np.linalg.inv, special.gammaln):
+        with pytest.raises(NotImplementedError, match="own rules stay as they are"):
+            defvjp(own, lambda ans, x: lambda g: g)
+
+
+def test_forward_mode_takes_the_forward_rule_where_both_are_declared():
+    @primitive
+    def product(x, y):
+        return numpy.asarray(x) * y  # no function of fgrad's: rules alone know the derivative
+
+    def unasked(ans, x, y):
+        def vjp(g):
+            raise AssertionError("forward mode asked for the reverse rule")
+
+        return vjp
+
+    defvjp(product, unasked, unasked)
+    defjvp(product, lambda g, ans, x, y: numpy.asarray(g) * y, lambda g, ans, x, y: x * numpy.asarray(g))
+    x, y, v, w = X, X + 1, numpy.array([1.0, -2.0, 0.5]), numpy.ones(3)
+    value, tangent = make_jvp(lambda xy: np.sin(product(xy[0], xy[1])))((x, y))((v, w))
+    close(value, numpy.sin(x * y))
+    close(tangent, numpy.cos(x * y) * (v * y + x * w))
+    value, tangent = make_jvp(lambda y: product(x, 2.0 * y))(y)(w)
+    close(tangent, 2 * x)
+
+
+def test_cotangents_of_real_arguments_are_real():
+    @primitive
+    def turned(x):
+        return numpy.asarray(x) * 1j
+
+    defvjp(turned, lambda ans, x: lambda g: g * 1j)
+    close(grad(lambda x: np.sum(np.imag(turned(x)) ** 2))(X), 2 * X)
+
+
+def test_what_joins_takes_iterators():
+    def joined(x):
+        rows = np.stack(map(np.sin, x)), np.concatenate(np.ones(1) * v for v in x), np.hstack(v for v in x)
+        return np.sum(np.vstack(r * x for r in rows))
+
+    close(grad(joined)(X), differences(joined, X))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from types import ModuleType
 from typing import Any
 
@@ -75,6 +76,16 @@ def _is_array(x: Any) -> bool:
     return isinstance(x, np.ndarray | np.generic | Tensor)
 
 
+def _of_any(join: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that joins what any iterable yields, where NumPy asks for a sequence."""
+
+    @wraps(join)
+    def joined(arrays: Any, *args: Any, **kwargs: Any) -> Any:
+        return join(list(arrays) if isinstance(arrays, Iterator) else arrays, *args, **kwargs)
+
+    return joined
+
+
 class _Joined:
     """`r_` and `c_`: arrays joined by indexing."""
 
@@ -115,6 +126,8 @@ NUMPY_WHERE: Callable[..., Any] = NUMPY["where"]
 LINALG |= {"_dot": NUMPY["matmul"], "T": lambda x: fnp.swapaxes(x, -1, -2)}
 for _name in ("int8", "int16", "int32", "int64", "integer"):
     NUMPY[_name] = _Integers(_name, (getattr(np, _name),), {})
+for _name in ("column_stack", "concatenate", "hstack", "stack", "vstack"):
+    NUMPY[_name] = _of_any(NUMPY[_name])
 NUMPY |= {
     "__version__": np.__version__,
     "where": where,

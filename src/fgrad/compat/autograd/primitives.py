@@ -114,6 +114,28 @@ class _Applied(Rule):
             back[self.groups[k]] = map(_of_dtype, leaves, dtypes)
         return back
 
+    def forward_rule(self) -> Callable[..., list[Any]] | None:
+        return self._pushed if self.operation in primitive_jvps else None
+
+    def _pushed(self, tangents: Sequence[Any], pattern: Sequence[bool]) -> list[Any]:
+        """Return the tangents of the outputs by the forward rule."""
+        it = iter(tangents)
+        given = [next(it) if tracked else None for tracked in pattern]
+        argnums, gs = [], []
+        for i, structure, group in zip(self.places, self.structures, self.groups, strict=True):
+            parts = given[group]
+            if any(t is not None for t in parts):
+                values = tree.leaves(self.given[i])
+                whole = [
+                    vspace(v).zeros() if t is None else _unwrapped(t)
+                    for t, v in zip(parts, values, strict=True)
+                ]
+                argnums.append(i)
+                gs.append(tree.unflatten(structure, whole))
+        out = primitive_jvps[self.operation](tuple(argnums), gs, self.ans, tuple(self.given), self.kwargs)
+        outs = tree.leaves(self.ans)
+        return [_of_dtype(plain(t), np.result_type(o)) for t, o in zip(tree.leaves(out), outs, strict=True)]
+
     def _completed(self, cts: Sequence[Any]) -> list[Any]:
         """Return the cotangents of all outputs."""
         return [
@@ -135,12 +157,12 @@ class _Applied(Rule):
 
 
 def _of_dtype(ct: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a cotangent in the dtype of what it belongs to."""
+    """Return a cotangent in the dtype of what it belongs to; of a real number it is real."""
     if not isinstance(ct, Tensor | np.ndarray | np.generic):
         ct = np.asarray(ct)
-    if ct.dtype == dtype or (ct.dtype.kind == "c" and dtype.kind != "c"):
+    if ct.dtype == dtype:
         return ct
-    return ct.astype(dtype)
+    return (fgrad.numpy.real(ct) if ct.dtype.kind == "c" and dtype.kind != "c" else ct).astype(dtype)
 
 
 def _unwrapped(v: Any) -> Any:
@@ -300,7 +322,9 @@ def _numbered(rules: Sequence[Any], argnums: Iterable[int] | None, fun: Any, *wo
 
 
 def _check(fun: Any, what: str) -> None:
-    if not hasattr(fun, "_is_autograd_primitive"):
+    """Refuse rules for functions that have some; those of plain functions are never asked, as in autograd."""
+    library = "numpy" if isinstance(fun, np.ufunc) else str(getattr(fun, "__module__", "")).partition(".")[0]
+    if library in {"fgrad", "numpy", "scipy"} and not hasattr(fun, "_is_autograd_primitive"):
         name = getattr(fun, "__name__", fun)
         raise NotImplementedError(
             f"{what}: {name} is no primitive of yours, and fgrad's own rules stay as they are; "

@@ -1,0 +1,437 @@
+"""`jax.Array`: an array that nobody writes to, with JAX's dtypes and weak types; it holds a Tensor."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fgrad import numpy as fnp
+from fgrad.compat.jax.types import canonical, default, promoted, to_inexact
+from fgrad.core.tensor import Tensor, tensor, wrap
+from fgrad.extend.engine import convert
+from fgrad.transforms.calling import is_traced
+
+__all__ = ["Array", "as_array", "elementwise", "made", "opened", "power"]
+
+
+class Array:
+    """An array of JAX's kind.
+
+    Operators return new arrays: `x += 1` makes a new `x`, and `x.at[i].set(v)` a changed copy.
+    """
+
+    __slots__ = ("_tensor", "weak_type")
+    __array_priority__ = 100
+
+    _tensor: Tensor
+    weak_type: bool
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, *_: Any) -> None:
+        raise TypeError("jax.Array makes no arrays: call jax.numpy.array")
+
+    # -- what it is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of each axis."""
+        return self._tensor.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements."""
+        return self._tensor.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self._tensor.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self._tensor.shape))
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that the elements take."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        """The memory that an element takes."""
+        return int(self.dtype.itemsize)
+
+    @property
+    def aval(self) -> Array:
+        """The array itself, which has a shape, a dtype and a weak type."""
+        return self
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Array]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        kind = f"dtype={self.dtype}" + (", weak_type=True" if self.weak_type else "")
+        if is_traced(self._tensor):
+            return f"Traced<{kind}[{','.join(map(str, self.shape))}]>"
+        text = np.array2string(self._tensor.numpy(), separator=", ", prefix="Array(")
+        return f"Array({text}, {kind})"
+
+    def __str__(self) -> str:
+        return repr(self) if is_traced(self._tensor) else str(self._tensor.numpy())
+
+    def __format__(self, spec: str) -> str:
+        return format(self._tensor.numpy()[()], spec) if not self.shape else format(str(self), spec)
+
+    # -- its values
+
+    def _value(self, what: str) -> np.ndarray[Any, Any]:
+        if is_traced(self._tensor):
+            from fgrad.compat.jax.errors import TracerArrayConversionError  # noqa: PLC0415 -- it names this class
+
+            raise TracerArrayConversionError(what)
+        return np.asarray(self._tensor.numpy())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        value = self._value("numpy.asarray")
+        return value.copy() if dtype is None else value.astype(dtype)
+
+    def __bool__(self) -> bool:
+        return bool(self._tensor)
+
+    def __float__(self) -> float:
+        return float(self._value("float"))
+
+    def __int__(self) -> int:
+        return int(self._value("int"))
+
+    def __complex__(self) -> complex:
+        return complex(self._value("complex"))
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu" or self.shape:
+            raise TypeError("only integer scalar arrays can be converted to a scalar index")
+        return int(self._value("an index"))
+
+    def item(self, *args: Any) -> Any:
+        """Return an element as a number of Python."""
+        return self._value("item").item(*args)
+
+    def tolist(self) -> Any:
+        """Return the elements in lists."""
+        return self._value("tolist").tolist()
+
+    def block_until_ready(self) -> Array:
+        """Return the array, which is there already."""
+        return self
+
+    # -- parts
+
+    def __getitem__(self, index: Any) -> Array:
+        return made(self._tensor[opened(index)], self.weak_type)
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise TypeError(
+            f"JAX arrays are immutable and do not support in-place item assignment; "
+            f"write x = x.at[{index!r}].set(v)"
+        )
+
+    @property
+    def at(self) -> _At:
+        """What makes changed copies: `x.at[i].set(v)`, `.add(v)`, ..."""
+        return _At(self)
+
+    @property
+    def T(self) -> Array:  # noqa: N802 -- NumPy's name
+        """The array with its axes in the opposite order."""
+        return made(fnp.transpose(self._tensor), self.weak_type)
+
+    @property
+    def mT(self) -> Array:  # noqa: N802 -- NumPy's name
+        """The array with its last two axes exchanged."""
+        return made(fnp.swapaxes(self._tensor, -1, -2), self.weak_type)
+
+    @property
+    def real(self) -> Array:
+        """The real part."""
+        return made(fnp.real(self._tensor), self.weak_type)
+
+    @property
+    def imag(self) -> Array:
+        """The imaginary part."""
+        return made(fnp.imag(self._tensor), self.weak_type)
+
+    def astype(self, dtype: Any, copy: bool = False, device: Any = None) -> Array:
+        """Return the elements in another dtype."""
+        return made(_converted(self._tensor, canonical(dtype)), weak=False)
+
+    def reshape(self, *shape: Any, order: str = "C") -> Array:
+        """Return the elements in another shape."""
+        lengths = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+        return made(fnp.reshape(self._tensor, tuple(map(int, lengths)), order=order), self.weak_type)
+
+    def transpose(self, *axes: Any) -> Array:
+        """Return the array with its axes in another order."""
+        order = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple | list | type(None)) else axes or None
+        return made(fnp.transpose(self._tensor, order), self.weak_type)
+
+    def __copy__(self) -> Array:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self
+
+    def __reduce__(self) -> Any:
+        return _unpickled, (self._value("pickle"), self.weak_type)
+
+
+def _unpickled(value: Any, weak: bool) -> Array:
+    return made(tensor(value), weak)
+
+
+class _At:
+    """The places of an array that an update is for."""
+
+    def __init__(self, array: Array, index: Any = None) -> None:
+        self.array, self.index = array, index
+
+    def __getitem__(self, index: Any) -> _At:
+        return _At(self.array, opened(index))
+
+    def get(self, **options: Any) -> Array:
+        """Return the elements."""
+        _refuse(options)
+        return made(self.array._tensor[self.index], self.array.weak_type)
+
+    def set(self, value: Any, **options: Any) -> Array:
+        """Return a copy with other elements."""
+        return self._changed("set", value, options)
+
+    def add(self, value: Any, **options: Any) -> Array:
+        """Return a copy with something added; repeated places add up."""
+        return self._changed("add", value, options)
+
+    def subtract(self, value: Any, **options: Any) -> Array:
+        """Return a copy with something subtracted; repeated places add up."""
+        return self._changed("add", elementwise(fnp.negative, value), options)
+
+    def multiply(self, value: Any, **options: Any) -> Array:
+        """Return a copy with elements multiplied; every place once."""
+        return self._from_old(operator.mul, value, options)
+
+    mul = multiply
+
+    def divide(self, value: Any, **options: Any) -> Array:
+        """Return a copy with elements divided; every place once."""
+        return self._from_old(operator.truediv, value, options)
+
+    def power(self, value: Any, **options: Any) -> Array:
+        """Return a copy with powers of elements; every place once."""
+        return self._from_old(operator.pow, value, options)
+
+    def min(self, value: Any, **options: Any) -> Array:
+        """Return a copy with the lesser ones; every place once."""
+        return self._from_old(lambda x, y: elementwise(fnp.minimum, x, y), value, options)
+
+    def max(self, value: Any, **options: Any) -> Array:
+        """Return a copy with the greater ones; every place once."""
+        return self._from_old(lambda x, y: elementwise(fnp.maximum, x, y), value, options)
+
+    def apply(self, function: Callable[[Any], Any], **options: Any) -> Array:
+        """Return a copy with a function of elements; every place once."""
+        return self.set(function(self.get(**options)))
+
+    def _from_old(self, combine: Callable[[Any, Any], Any], value: Any, options: dict[str, Any]) -> Array:
+        _refuse(options)
+        places = fnp.zeros(self.array.shape, int)
+        counts = _added(places, self.index, 1)
+        if bool((counts > 1).any()):
+            raise NotImplementedError(
+                "fgrad changes each place once here, and some places are repeated; use .add or a segment sum"
+            )
+        return self.set(combine(self.get(), value))
+
+    def _changed(self, how: str, value: Any, options: dict[str, Any]) -> Array:
+        _refuse(options)
+        x, y = self.array, as_array(value)
+        new = fnp.array(x._tensor)  # a copy, which is written to
+        part = _converted(y._tensor, x.dtype)
+        if how == "set":
+            new[self.index] = part
+        else:
+            new = _added(new, self.index, part)
+        return made(new, x.weak_type)
+
+
+def _added(x: Any, index: Any, value: Any) -> Any:
+    fnp.add.at(x, index, value)
+    return x
+
+
+def _refuse(options: dict[str, Any]) -> None:
+    """Refuse what places outside do in JAX: they raise here."""
+    for name in ("indices_are_sorted", "unique_indices", "wrap_negative_indices"):
+        options.pop(name, None)
+    if options.pop("mode", None) not in (None, "promise_in_bounds"):
+        raise NotImplementedError("fgrad raises an error at indices that are out of bounds: leave out mode")
+    if options:
+        raise NotImplementedError(f"fgrad's .at takes no {', '.join(options)}")
+
+
+# ---- from Python's and NumPy's values, and from Tensors
+
+
+def made(value: Any, weak: bool = False) -> Array:
+    """Return an array on a Tensor, which nobody else may write to, or on what NumPy computed."""
+    new: Array = object.__new__(Array)
+    t = value if value.__class__ is Tensor else wrap(np.asarray(value))
+    dtype = canonical(t.dtype)
+    new._tensor = t if t.dtype == dtype else _converted(t, dtype)
+    new.weak_type = weak
+    return new
+
+
+def _converted(t: Tensor, dtype: np.dtype[Any]) -> Tensor:
+    if t.dtype == dtype:
+        return t
+    if t.dtype.kind == "c" and dtype.kind != "c":
+        t = fnp.real(t)
+    return convert(t, dtype) if dtype.kind in "fc" and t.dtype.kind in "fc" else t.astype(dtype)
+
+
+def as_array(x: Any) -> Array:
+    """Return a number, an array of NumPy or a Tensor as array; numbers of Python are weak.
+
+    Raises:
+        TypeError: it is none; lists are made arrays by `jax.numpy.array` alone.
+    """
+    if x.__class__ is Array:
+        return x
+    if x.__class__ in (bool, int, float, complex):
+        dtype = default(type(x))
+        if (
+            isinstance(x, int)
+            and not isinstance(x, bool)
+            and not np.iinfo(dtype).min <= x <= np.iinfo(dtype).max
+        ):
+            raise OverflowError(f"Python int {x} too large to convert to {dtype}")
+        return made(wrap(np.asarray(x, dtype)), not isinstance(x, bool))
+    if isinstance(x, np.ndarray | np.generic):
+        if x.dtype.kind not in "biufc":
+            raise TypeError(f"Value {x!r} with dtype {x.dtype} is not a valid JAX array type")
+        return made(tensor(np.asarray(x)), weak=False)
+    if isinstance(x, Tensor):
+        return made(fnp.array(x), weak=False)
+    if hasattr(x, "__jax_array__"):
+        return as_array(x.__jax_array__())
+    raise TypeError(f"Value {x!r} of type {type(x)} is not a valid JAX type: give an array or a number")
+
+
+def opened(x: Any) -> Any:
+    """Return an index, or arguments, with Tensors in the place of arrays."""
+    if x.__class__ is Array:
+        return x._tensor
+    if isinstance(x, tuple):
+        return tuple(map(opened, x))
+    if isinstance(x, list):
+        return list(map(opened, x))
+    if isinstance(x, slice):
+        return slice(*(operator.index(i) if i.__class__ is Array else i for i in (x.start, x.stop, x.step)))
+    return x
+
+
+def elementwise(
+    function: Callable[..., Any], *args: Any, inexact: bool = False, counts: bool = False
+) -> Array:
+    """Return a function of values, each brought to the dtype that they promote to.
+
+    Args:
+        function: of Tensors.
+        args: values that `as_array` takes.
+        inexact: whether integers are computed with as floating-point numbers.
+        counts: whether truth values are computed with as integers.
+    """
+    xs = [as_array(a) for a in args]
+    dtype, weak = promoted((x.dtype, x.weak_type) for x in xs)
+    if inexact:
+        dtype, weak = to_inexact(dtype, weak)
+    elif counts and dtype.kind == "b":
+        dtype = default(int)
+    return made(function(*(_converted(x._tensor, dtype) for x in xs)), weak)
+
+
+def power(x: Any, y: Any) -> Array:
+    """Return powers."""
+    base, exponent = as_array(x), as_array(y)
+    out = elementwise(fnp.power, base, exponent, counts=True)
+    return out if exponent.weak_type or exponent.dtype.kind not in "biu" else made(out._tensor)
+
+
+def _operator(
+    name: str, function: Callable[..., Any], *, inexact: bool = False, strong: bool = False
+) -> None:
+    counts = name in ("floordiv", "mod")
+
+    def forward(self: Array, other: Any) -> Any:
+        if not _is_operand(other):
+            return NotImplemented
+        out = elementwise(function, self, other, inexact=inexact, counts=counts)
+        return made(out._tensor) if strong else out
+
+    def backward(self: Array, other: Any) -> Any:
+        if not _is_operand(other):
+            return NotImplemented
+        return elementwise(function, other, self, inexact=inexact, counts=counts)
+
+    setattr(Array, f"__{name}__", forward)
+    if not strong:
+        setattr(Array, f"__r{name}__", backward)
+
+
+def _is_operand(x: Any) -> bool:
+    return isinstance(x, Array | int | float | complex | np.ndarray | np.generic | Tensor) or hasattr(
+        x, "__jax_array__"
+    )
+
+
+for _name, _function in (
+    *(("add", fnp.add), ("sub", fnp.subtract), ("mul", fnp.multiply), ("floordiv", fnp.floor_divide)),
+    *(("mod", fnp.remainder), ("and", fnp.bitwise_and), ("or", fnp.bitwise_or)),
+    *(
+        ("xor", fnp.bitwise_xor),
+        ("lshift", fnp.left_shift),
+        ("rshift", fnp.right_shift),
+        ("matmul", fnp.matmul),
+    ),
+):
+    _operator(_name, _function)
+_operator("truediv", fnp.true_divide, inexact=True)
+for _name, _function in (
+    *(("eq", fnp.equal), ("ne", fnp.not_equal), ("lt", fnp.less), ("le", fnp.less_equal)),
+    *(("gt", fnp.greater), ("ge", fnp.greater_equal)),
+):
+    _operator(_name, _function, strong=True)
+for _name, _function in (
+    *(("neg", fnp.negative), ("pos", fnp.positive), ("abs", fnp.absolute), ("invert", fnp.invert)),
+):
+    setattr(Array, f"__{_name}__", lambda self, _f=_function: elementwise(_f, self))
+
+
+def _pow(self: Array, other: Any) -> Any:
+    if other.__class__ is int and self.dtype.kind != "b":  # a power of integers, also of what is negative
+        return made(self._tensor**other, self.weak_type)
+    return power(self, other) if _is_operand(other) else NotImplemented
+
+
+setattr(Array, "__rpow__", lambda self, other: power(other, self))  # noqa: B010 -- as below
+setattr(Array, "__pow__", _pow)  # noqa: B010 -- checkers look for no operator in assignments

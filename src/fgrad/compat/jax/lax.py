@@ -1,0 +1,209 @@
+"""`jax.lax`: control flow on `fgrad.lax`, and JAX's own names of functions of elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import fgrad
+import fgrad.lax
+from fgrad import numpy as fnp
+from fgrad.compat.jax.arrays import Array, as_array, elementwise, made
+from fgrad.compat.jax.numpy import NAMES as NUMPY
+from fgrad.compat.jax.transformations import Flat
+from fgrad.compat.jax.trees import flatten, tree_map, unflatten
+
+__all__ = ["NAMES"]
+
+Function = Callable[..., Any]
+
+
+def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any, **kwargs: Any) -> Any:
+    """Return `true_fun(*operands)` or `false_fun(*operands)`."""
+    return switch(as_array(pred).astype(bool).astype(int), (false_fun, true_fun), *operands, **kwargs)
+
+
+def switch(index: Any, branches: Sequence[Function], *operands: Any, operand: Any = None) -> Any:
+    """Return `branches[index](*operands)`, the first or the last one where there is none."""
+    operands = operands if operand is None else (operand,)
+    flats = [Flat(lambda xs, f=f: f(*xs), list(operands)) for f in branches]
+    (i,) = (elementwise(lambda k: fnp.clip(k, 0, len(flats) - 1), index)._tensor,)
+    outs = fgrad.lax.switch(i, flats, *flats[0].tensors)
+    ran = next(f for f in flats if f.out is not None)
+    if any(f.out is not None and f.out != ran.out for f in flats):
+        raise TypeError("the branches return different containers")
+    return ran.results(outs)
+
+
+def scan(
+    f: Function,
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: Any = 1,
+    **_: Any,
+) -> tuple[Any, Any]:
+    """Return the last carry, and the stacked outputs of `carry, y = f(carry, x)` along `xs`."""
+    start, over, out = _Carry(init), _Carry(xs), _Carry(None)
+    out.out = None
+
+    def step(carry: Any, x: Any) -> Any:
+        new, y = f(start.filled(carry), over.filled(x))
+        carried = start.taken(new, "scan")
+        found, out.out = flatten(y)
+        arrays = [as_array(v) for v in found]
+        out.weak = [v.weak_type for v in arrays]
+        return carried, [v._tensor for v in arrays]
+
+    last, ys = fgrad.lax.scan(step, start.tensors, over.tensors, length=length, reverse=reverse)
+    if out.out is None:
+        raise NotImplementedError("fgrad's jax.lax.scan of nothing does not know what the function returns")
+    return start.last(last), out.results(ys)
+
+
+def _carried(x: Array, old: Array) -> Any:
+    if x.dtype != old.dtype and not x.weak_type:
+        raise TypeError(f"a carry of dtype {old.dtype} becomes {x.dtype}: give it this dtype from the start")
+    return x.astype(old.dtype)._tensor
+
+
+class _Carry(Flat):
+    """The state of a loop, whose results are weak only as long as nothing strong came to it."""
+
+    def __init__(self, tree: Any) -> None:
+        super().__init__(lambda x: x, tree)
+        self.weak = [a.weak_type for a in self.arrays]
+
+    def taken(self, tree: Any, what: str) -> list[Any]:
+        """Return the Tensors of what a body returned."""
+        leaves, structure = flatten(tree)
+        if structure != self.structure:
+            raise TypeError(f"{what}: the state is {self.structure}, and the function returned {structure}")
+        new = [as_array(x) for x in leaves]
+        self.weak = [w and x.weak_type for w, x in zip(self.weak, new, strict=True)]
+        return [_carried(x, a) for x, a in zip(new, self.arrays, strict=True)]
+
+    def last(self, tensors: Any) -> Any:
+        """Return the state after the loop."""
+        self.out = self.structure
+        return self.results(tensors)
+
+
+def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
+    """Return the value after `val = body_fun(val)` as long as `cond_fun(val)`."""
+    start = _Carry(init_val)
+
+    def body(values: Any) -> Any:
+        return start.taken(body_fun(start.filled(values)), "while_loop")
+
+    last = fgrad.lax.while_loop(lambda v: as_array(cond_fun(start.filled(v)))._tensor, body, start.tensors)
+    return start.last(last)
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: Any = None) -> Any:
+    """Return the value after `val = body_fun(i, val)` for i from `lower` to `upper`."""
+    start = _Carry(init_val)
+
+    def body(i: Any, values: Any) -> Any:
+        return start.taken(body_fun(as_array(i).astype(int), start.filled(values)), "fori_loop")
+
+    first, end = (as_array(v)._tensor if v.__class__ is Array else v for v in (lower, upper))
+    return start.last(fgrad.lax.fori_loop(first, end, body, start.tensors))
+
+
+def map_(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
+    """Return `f` of each element along the leading axis, stacked."""
+    return scan(lambda _, x: (None, f(x)), None, xs)[1]
+
+
+def select(pred: Any, on_true: Any, on_false: Any) -> Array:
+    """Return elements of one or the other."""
+    return NUMPY["where"](pred, on_true, on_false)  # type: ignore[no-any-return]
+
+
+def stop_gradient(x: Any) -> Any:
+    """Return arrays through which no derivative passes."""
+    return tree_map(
+        lambda v: made(fgrad.stop_gradient(v._tensor), v.weak_type) if v.__class__ is Array else v, x
+    )
+
+
+def clamp(min: Any, x: Any, max: Any) -> Array:
+    """Return elements between limits."""
+    return NUMPY["clip"](x, min, max)  # type: ignore[no-any-return]
+
+
+def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Array]:
+    """Return the `k` greatest elements along the last axis, and their indices."""
+    x = as_array(operand)
+    if axis not in (-1, x.ndim - 1):
+        raise NotImplementedError("fgrad's jax.lax.top_k is of the last axis: call jax.numpy.moveaxis before")
+    order = fnp.argsort(-x._tensor, axis=-1, kind="stable")[..., :k]
+    return [made(fnp.take_along_axis(x._tensor, order, -1)), made(order).astype(int)]
+
+
+def convert_element_type(operand: Any, new_dtype: Any) -> Array:
+    """Return elements in another dtype."""
+    return as_array(operand).astype(new_dtype)
+
+
+class Precision:
+    """How exactly products are computed: always in the dtype of their operands."""
+
+    DEFAULT = HIGH = HIGHEST = None
+
+
+def _collective(name: str) -> Function:
+    found = getattr(fgrad.lax, name)
+
+    def function(x: Any, axis_name: Any, **kwargs: Any) -> Any:
+        leaves, structure = flatten(x)
+        arrays = [as_array(v) for v in leaves]
+        return unflatten(
+            structure, [made(found(a._tensor, axis_name, **kwargs), a.weak_type) for a in arrays]
+        )
+
+    function.__name__ = name
+    function.__doc__ = f"Return what `fgrad.lax.{name}` does, for each array."
+    return function
+
+
+_RENAMED = {
+    **{name: name for name in (
+        *("abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not"),
+        *("bitwise_or", "bitwise_xor", "cbrt", "ceil", "cos", "cosh", "exp", "exp2", "expm1", "floor", "log"),
+        *("log1p", "real", "imag", "conj", "round", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh"),
+        *("reshape", "squeeze", "expand_dims", "nextafter", "reciprocal"),
+    )},
+    "add": "add", "sub": "subtract", "mul": "multiply", "div": "true_divide", "neg": "negative",
+    "pow": "power",
+    "max": "maximum", "min": "minimum", "eq": "equal", "ne": "not_equal", "lt": "less",
+    "le": "less_equal", "gt": "greater", "ge": "greater_equal", "is_finite": "isfinite",
+}  # fmt: skip
+NAMES: dict[str, Any] = {
+    **{new: NUMPY[old] for new, old in _RENAMED.items()},
+    **{name: _collective(name) for name in ("psum", "pmean", "pmax", "pmin", "all_gather")},
+    "Precision": Precision,
+    "axis_index": lambda axis_name: made(fgrad.lax.axis_index(axis_name)),
+    "broadcast_shapes": lambda *shapes: tuple(fnp.broadcast_shapes(*shapes)),
+    "clamp": clamp,
+    "cond": cond,
+    "convert_element_type": convert_element_type,
+    "erf": lambda x: elementwise(_special().erf, x),
+    "fori_loop": fori_loop,
+    "map": map_,
+    "rsqrt": lambda x: elementwise(lambda t: 1 / fnp.sqrt(t), x, inexact=True),
+    "scan": scan,
+    "select": select,
+    "stop_gradient": stop_gradient,
+    "switch": switch,
+    "top_k": top_k,
+    "while_loop": while_loop,
+}
+
+
+def _special() -> Any:
+    import fgrad.scipy.special  # noqa: PLC0415 -- it needs SciPy
+
+    return fgrad.scipy.special

@@ -1,0 +1,105 @@
+"""`jax.nn`: the activations of `fgrad.nn`, and JAX's own names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import fgrad.nn
+from fgrad import numpy as fnp
+from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, opened
+from fgrad.compat.jax.types import canonical, to_inexact
+
+__all__ = ["NAMES", "logsumexp"]
+
+
+def _activation(name: str, *, inexact: bool = True) -> Callable[..., Array]:
+    found = getattr(fgrad.nn, name)
+
+    def function(x: Any, *args: Any, **kwargs: Any) -> Array:
+        options = [opened(a) for a in args]
+        keywords = {k: opened(v) for k, v in kwargs.items()}
+        return elementwise(lambda t: found(t, *options, **keywords), x, inexact=inexact)
+
+    function.__name__ = name
+    function.__doc__ = f"Return what `fgrad.nn.{name}` does."
+    return function
+
+
+def _along(name: str) -> Callable[..., Array]:
+    found = getattr(fgrad.nn, name)
+
+    def function(x: Any, axis: Any = -1, where: Any = None) -> Array:
+        if where is not None:
+            raise NotImplementedError(f"fgrad's jax.nn.{name} has no where: give -inf to what is left out")
+        y = as_array(x)
+        return made(found(y.astype(to_inexact(y.dtype, weak=False)[0])._tensor, axis), y.weak_type)
+
+    function.__name__ = name
+    function.__doc__ = f"Return what `fgrad.nn.{name}` does."
+    return function
+
+
+def logsumexp(
+    a: Any,
+    axis: Any = None,
+    b: Any = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: Any = None,
+) -> Array:
+    """Return the logarithm of a sum of exponentials."""
+    if b is not None or return_sign or where is not None:
+        raise NotImplementedError("fgrad's jax.nn.logsumexp has no b, no return_sign and no where")
+    x = as_array(a)
+    return made(
+        fgrad.nn.logsumexp(x.astype(to_inexact(x.dtype, weak=False)[0])._tensor, axis, keepdims=keepdims)
+    )
+
+
+def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> Array:
+    """Return rows with a one at the place that an integer names; none where there is no such place."""
+    if axis != -1:
+        raise NotImplementedError(
+            "fgrad's jax.nn.one_hot stacks along the last axis: call jax.numpy.moveaxis"
+        )
+    kind = canonical(float if dtype is None else dtype)
+    return made((as_array(x)._tensor[..., None] == fnp.arange(num_classes)).astype(kind))
+
+
+def relu(x: Any) -> Array:
+    """Return what is positive, and zero elsewhere."""
+    y = as_array(x)
+    return elementwise(fgrad.nn.relu if y.dtype.kind == "f" else lambda t: fnp.maximum(t, 0), y)
+
+
+def gelu(x: Any, approximate: bool = True) -> Array:
+    """Return x Φ(x), by tanh where it is approximate."""
+    return made(_activation("gelu")(x, approximate=approximate)._tensor)
+
+
+NAMES: dict[str, Any] = {
+    **{
+        name: _activation(name)
+        for name in (
+            *(
+                "celu",
+                "elu",
+                "hard_sigmoid",
+                "leaky_relu",
+                "log_sigmoid",
+                "relu6",
+                "selu",
+                "sigmoid",
+            ),
+            *("silu", "soft_sign", "softplus", "swish", "mish"),
+        )
+    },
+    **{name: _along(name) for name in ("softmax", "log_softmax")},
+    "gelu": gelu,
+    "logsumexp": logsumexp,
+    "one_hot": one_hot,
+    "relu": relu,
+    "tanh": lambda x: elementwise(fnp.tanh, x, inexact=True),
+}
+NAMES["hard_swish"] = NAMES["hard_silu"] = lambda x: x * NAMES["hard_sigmoid"](x)

@@ -1,0 +1,636 @@
+"""`jax.numpy`: the functions of `fgrad.numpy` in tables, by how JAX finds the dtype of their result."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import fgrad
+from fgrad import numpy as fnp
+from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, opened, power
+from fgrad.compat.jax.types import (
+    canonical,
+    default,
+    issubdtype,
+    promote_types,
+    promoted,
+    to_inexact,
+)
+from fgrad.core.tensor import Tensor, tensor
+
+__all__ = ["LINALG", "NAMES"]
+
+Function = Callable[..., Any]
+Shape = Sequence[int] | int
+
+# of elements: computed in the dtype that the arguments promote to
+SAME = (
+    *("abs", "absolute", "add", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "ceil", "conj"),
+    *(
+        "conjugate",
+        "equal",
+        "floor",
+        "floor_divide",
+        "greater",
+        "greater_equal",
+        "invert",
+        "isfinite",
+        "isinf",
+    ),
+    *("isnan", "left_shift", "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor"),
+    *("maximum", "minimum", "fmax", "fmin", "mod", "multiply", "negative", "not_equal", "positive"),
+    *("remainder", "right_shift", "sign", "square", "subtract", "trunc", "real", "imag", "isneginf"),
+    *("isposinf", "signbit", "fmod", "gcd", "lcm"),
+)
+# of these: truth values are computed with as integers
+COUNTING = {"floor_divide", "fmod", "mod", "remainder", "square"}
+# of these: the result is weak only if every argument is; of a float; never
+ALL_WEAK = {"heaviside", "hypot", "logical_and", "logical_or"}
+WEAK_FLOAT = {"isfinite", "rint"}
+STRONG = {"isinf", "log10", "log2"}
+# of elements: computed in floating-point numbers
+INEXACT = (
+    *(
+        "arccos",
+        "arccosh",
+        "arcsin",
+        "arcsinh",
+        "arctan",
+        "arctan2",
+        "arctanh",
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+    ),
+    *(
+        "atan",
+        "atan2",
+        "atanh",
+        "cbrt",
+        "copysign",
+        "cos",
+        "cosh",
+        "deg2rad",
+        "degrees",
+        "divide",
+        "exp",
+        "exp2",
+    ),
+    *(
+        "expm1",
+        "heaviside",
+        "hypot",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "logaddexp",
+        "logaddexp2",
+    ),
+    *(
+        "nextafter",
+        "rad2deg",
+        "radians",
+        "reciprocal",
+        "sin",
+        "sinc",
+        "sinh",
+        "sqrt",
+        "tan",
+        "tanh",
+        "true_divide",
+    ),
+    *("fabs", "rint"),
+)
+# of one array: its elements, at other places
+MOVING = (
+    *("atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "diagonal", "expand_dims", "flip", "fliplr"),
+    *(
+        "flipud",
+        "matrix_transpose",
+        "moveaxis",
+        "permute_dims",
+        "ravel",
+        "repeat",
+        "reshape",
+        "roll",
+        "rollaxis",
+    ),
+    *("rot90", "squeeze", "swapaxes", "tile", "transpose", "tril", "triu"),
+)
+# of one array, whose result has its dtype and is not weak
+KEEPING = ("diff", "sort", "max", "min", "amax", "amin", "ptp", "diag", "pad", "nanmax", "nanmin")
+# sums: truth values and short integers are counted in 32 bits
+SUMS = ("sum", "prod", "nansum", "nanprod", "trace")
+CUMULATED = ("cumsum", "cumprod")
+MEANS = (
+    "mean",
+    "var",
+    "std",
+    "median",
+    "nanmean",
+    "nanvar",
+    "nanstd",
+    "average",
+    "nanmedian",
+    "quantile",
+    "percentile",
+)
+INDICES = ("argmax", "argmin", "argsort", "count_nonzero", "nanargmax", "nanargmin")
+TRUTHS = ("all", "any", "allclose", "array_equal", "isclose")
+JOINS = ("stack", "concatenate", "hstack", "vstack", "dstack", "column_stack")
+PRODUCTS = ("dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "cross", "convolve", "correlate")
+
+
+def _named(name: str, function: Function) -> Function:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Return what `numpy.{name}` does, in JAX's dtypes."
+    return function
+
+
+def _elements(name: str, *, inexact: bool) -> Function:
+    found = getattr(fnp, name)
+
+    def function(*args: Any, **kwargs: Any) -> Array:
+        if kwargs:
+            raise NotImplementedError(f"fgrad's jax.numpy.{name} takes its operands alone, by position")
+        out = elementwise(found, *args, inexact=inexact, counts=name in COUNTING)
+        weak = (
+            out.weak_type
+            and name not in STRONG
+            and (name not in ALL_WEAK or all(as_array(a).weak_type for a in args))
+            and (name not in WEAK_FLOAT or as_array(args[0]).dtype.kind == "f")
+        )
+        return made(out._tensor, weak)
+
+    return _named(name, function)
+
+
+def _of_one(name: str, result: Function) -> Function:
+    """Return a function of one array and of options: `result(f, x, args, kwargs)`."""
+    found = getattr(fnp, name)
+
+    def function(a: Any, *args: Any, **kwargs: Any) -> Array:
+        kwargs = {k: opened(v) for k, v in kwargs.items() if not (k == "out" and v is None)}
+        return result(found, as_array(a), [_static(v) for v in args], kwargs)  # type: ignore[no-any-return]
+
+    return _named(name, function)
+
+
+def _static(x: Any) -> Any:
+    if x.__class__ is Array and not x.shape and x.dtype.kind in "iu":
+        return operator.index(x)  # an axis, a shift
+    return opened(x)
+
+
+def _moved(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
+    return made(f(x._tensor, *args, **kwargs), x.weak_type)
+
+
+def _kept(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
+    return made(f(x._tensor, *args, **kwargs))
+
+
+def _summed(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
+    dtype = kwargs.pop("dtype", None)
+    if dtype is None:
+        dtype = x.dtype if x.dtype.kind in "fc" or x.dtype.itemsize >= 4 else default(int)
+        if x.dtype.kind == "u" and x.dtype.itemsize < 4:
+            dtype = np.dtype(np.uint32)
+    return made(f(x.astype(dtype)._tensor, *args, **kwargs))
+
+
+def _cumulated(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
+    dtype = kwargs.pop("dtype", None) or (default(int) if x.dtype.kind == "b" else x.dtype)
+    return made(f(x.astype(dtype)._tensor, *args, **kwargs)).astype(dtype)
+
+
+def _averaged(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
+    dtype = kwargs.pop("dtype", None)
+    return made(
+        f(x.astype(to_inexact(x.dtype, False)[0] if dtype is None else dtype)._tensor, *args, **kwargs)
+    )
+
+
+def _index(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
+    return made(f(x._tensor, *args, **kwargs)).astype(int)
+
+
+def _truth(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
+    return made(f(x._tensor, *args, **kwargs))
+
+
+def _product(name: str) -> Function:
+    found = getattr(fnp, name)
+
+    def function(a: Any, b: Any, *args: Any, **kwargs: Any) -> Array:
+        kind = kwargs.pop("preferred_element_type", None)
+        kwargs.pop("precision", None)  # it is the highest
+        out = elementwise(lambda x, y: found(x, y, *args, **kwargs), a, b)
+        return out if kind is None else out.astype(kind)
+
+    return _named(name, function)
+
+
+def _together(xs: Any) -> tuple[list[Any], bool]:
+    arrays = [as_array(x) for x in xs]
+    dtype, weak = promoted((x.dtype, x.weak_type) for x in arrays)
+    return [x.astype(dtype)._tensor for x in arrays], weak
+
+
+def _joined(name: str) -> Function:
+    found = getattr(fnp, name)
+
+    def function(arrays: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Array:
+        tensors, weak = _together(arrays)
+        out = made(found(tensors, *map(_static, args), **kwargs), weak)
+        return out if dtype is None else out.astype(dtype)
+
+    return _named(name, function)
+
+
+def _split(name: str) -> Function:
+    found = getattr(fnp, name)
+
+    def function(ary: Any, indices_or_sections: Any, *args: Any, **kwargs: Any) -> list[Array]:
+        x = as_array(ary)
+        return [
+            made(part, x.weak_type)
+            for part in found(x._tensor, _static(indices_or_sections), *args, **kwargs)
+        ]
+
+    return _named(name, function)
+
+
+# ---- what makes arrays
+
+
+def array(
+    object: Any, dtype: Any = None, copy: bool = True, order: str = "K", ndmin: int = 0, **_: Any
+) -> Array:
+    """Return an array of numbers, arrays or lists of them."""
+    if dtype is not None and object.__class__ in (bool, int, float, complex):
+        object = np.asarray(object, canonical(_dtype(dtype)))  # it may be too great for the usual dtype
+    if isinstance(object, list | tuple):
+        parts = _leaves(object)
+        if any(isinstance(p, Array | Tensor) for p in parts):
+            made_of: Array = stack([array(p) for p in object])
+        else:
+            values = np.array(object)
+            if values.dtype.kind not in "biufc":
+                raise TypeError(f"{object!r} is no array of numbers")
+            made_of = made(tensor(values if parts else values.astype(default(float))))
+        x = made_of
+    else:
+        x = as_array(object)
+    if dtype is not None:
+        x = x.astype(dtype)
+    if x.ndim >= ndmin:
+        return x
+    return made(fnp.reshape(x._tensor, (1,) * (ndmin - x.ndim) + x.shape), x.weak_type)
+
+
+def _leaves(x: Any) -> list[Any]:
+    return [leaf for part in x for leaf in _leaves(part)] if isinstance(x, list | tuple) else [x]
+
+
+def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: Any = None, device: Any = None) -> Array:
+    """Return an array of numbers, arrays or lists of them."""
+    return array(a, dtype)
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    return (
+        tuple(map(operator.index, shape))
+        if isinstance(shape, Sequence | np.ndarray | Array)
+        else (int(shape),)
+    )
+
+
+def zeros(shape: Shape, dtype: Any = None, **_: Any) -> Array:
+    """Return an array of zeros."""
+    return made(fnp.zeros(_shape(shape), canonical(float if dtype is None else dtype)))
+
+
+def ones(shape: Shape, dtype: Any = None, **_: Any) -> Array:
+    """Return an array of ones."""
+    return made(fnp.ones(_shape(shape), canonical(float if dtype is None else dtype)))
+
+
+def full(shape: Shape, fill_value: Any, dtype: Any = None, **_: Any) -> Array:
+    """Return an array of one value."""
+    x = as_array(fill_value)
+    out = made(fnp.array(fnp.broadcast_to(x._tensor, _shape(shape))), x.weak_type)
+    return out if dtype is None else out.astype(dtype)
+
+
+def _like(value: Function) -> Function:
+    def function(a: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Array:
+        x = a if hasattr(a, "dtype") and hasattr(a, "shape") else as_array(a)
+        kind = canonical(x.dtype if dtype is None else dtype)
+        weak = dtype is None and bool(getattr(x, "weak_type", False))
+        return made(value(tuple(x.shape) if shape is None else _shape(shape), kind), weak)
+
+    return function
+
+
+def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Array:
+    """Return an array of one value, with the shape and dtype of another."""
+    x = a if hasattr(a, "dtype") and hasattr(a, "shape") else as_array(a)
+    lengths = tuple(x.shape) if shape is None else _shape(shape)
+    weak = dtype is None and bool(getattr(x, "weak_type", False))
+    return made(full(lengths, fill_value, x.dtype if dtype is None else dtype)._tensor, weak)
+
+
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **_: Any) -> Array:
+    """Return numbers with equal distances."""
+    values = [opened(v) for v in (start, stop, step) if v is not None]
+    values = [v.numpy()[()] if isinstance(v, Tensor) else v for v in values]
+    out = np.arange(*(values if stop is not None or step is None else [0, *values]))
+    return made(tensor(out.astype(canonical(out.dtype if dtype is None else dtype))))
+
+
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> Array:
+    """Return `num` numbers from `start` to `stop`."""
+    out = elementwise(lambda a, b: fnp.linspace(a, b, num, endpoint, axis=axis), start, stop, inexact=True)
+    return made(out._tensor) if dtype is None else out.astype(dtype)
+
+
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, **_: Any) -> Array:  # noqa: N803 -- NumPy's names
+    """Return a matrix with ones on a diagonal."""
+    return made(tensor(np.eye(N, M, k, canonical(float if dtype is None else dtype))))
+
+
+def where(condition: Any, x: Any = None, y: Any = None, **kwargs: Any) -> Any:
+    """Return elements of `x` where `condition` holds, of `y` elsewhere."""
+    if kwargs or x is None or y is None:
+        raise NotImplementedError("fgrad's jax.numpy.where takes a condition and two values")
+    given = as_array(condition).astype(bool)._tensor
+    return elementwise(lambda a, b: fnp.where(given, a, b), x, y)
+
+
+def clip(arr: Any, min: Any = None, max: Any = None, **kwargs: Any) -> Array:
+    """Return elements between limits."""
+    min, max = kwargs.pop("a_min", min), kwargs.pop("a_max", max)
+    x = as_array(arr)
+    if min is not None:
+        x = elementwise(fnp.maximum, min, x)
+    return x if max is None else elementwise(fnp.minimum, max, x)
+
+
+def take(a: Any, indices: Any, axis: int | None = None, mode: Any = None, **_: Any) -> Array:
+    """Return elements by index; those out of bounds raise."""
+    if mode not in (None, "promise_in_bounds"):
+        raise NotImplementedError("fgrad raises an error at indices that are out of bounds: leave out mode")
+    x = as_array(a)
+    return made(
+        fnp.take(
+            x._tensor, opened(as_array(np.asarray(indices) if isinstance(indices, list) else indices)), axis
+        )
+    )
+
+
+def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, **_: Any) -> Array:
+    """Return elements by an index for each place along an axis."""
+    return made(fnp.take_along_axis(as_array(arr)._tensor, as_array(indices)._tensor, axis))
+
+
+def einsum(subscripts: str, /, *operands: Any, precision: Any = None, **_: Any) -> Array:
+    """Return the Einstein sum of operands."""
+    return elementwise(lambda *xs: fnp.einsum(subscripts, *xs), *operands)
+
+
+def astype(x: Any, dtype: Any, /, **_: Any) -> Array:
+    """Return elements in another dtype."""
+    return as_array(x).astype(float if dtype is None else dtype)
+
+
+def round_(a: Any, decimals: int = 0) -> Array:
+    """Return elements rounded to a number of decimals, halves to even."""
+    return elementwise(lambda x: fnp.round(x, decimals), a)
+
+
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Array:
+    """Return elements with numbers in the place of NaN and infinity."""
+    y = as_array(x)
+    return made(fnp.nan_to_num(y._tensor, nan=nan, posinf=posinf, neginf=neginf))
+
+
+def result_type(*args: Any) -> np.dtype[Any]:
+    """Return the dtype that values and dtypes promote to."""
+    kinds = []
+    for a in args:
+        if isinstance(a, str | type | np.dtype | Scalar):
+            kinds.append(
+                (
+                    canonical(getattr(a, "dtype", a) if isinstance(a, Scalar) else a),
+                    a in (int, float, complex),
+                )
+            )
+        else:
+            x = as_array(a)
+            kinds.append((x.dtype, x.weak_type))
+    return promoted(kinds)[0]
+
+
+def broadcast_arrays(*args: Any) -> list[Array]:
+    """Return arrays broadcast to one shape."""
+    arrays = [as_array(x) for x in args]
+    shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    return [made(fnp.broadcast_to(a._tensor, shape), a.weak_type) for a in arrays]
+
+
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
+    """Return the coordinates of the points of a grid."""
+    arrays = [as_array(x) for x in xi]
+    found = fnp.meshgrid(*(a._tensor for a in arrays), sparse=sparse, indexing=indexing)
+    return [made(f, a.weak_type) for f, a in zip(found, arrays, strict=True)]
+
+
+def vectorize(pyfunc: Function, *, excluded: Any = frozenset(), signature: str | None = None) -> Function:
+    """Return `pyfunc` applied along the axes that its signature does not name, with broadcasting."""
+    if excluded:
+        raise NotImplementedError("fgrad's jax.numpy.vectorize has no excluded: bind such arguments before")
+
+    def function(*args: Any) -> Any:
+        from fgrad.compat.jax.transformations import Flat  # noqa: PLC0415 -- it is made of this module's arrays
+
+        flat = Flat(lambda xs: pyfunc(*xs), list(args))
+
+        def of_tensors(*tensors: Any) -> Any:
+            outs = flat(*tensors)
+            return outs[0] if len(outs) == 1 else tuple(outs)
+
+        outs = fgrad.vectorize(of_tensors, signature=signature)(*flat.tensors)
+        return flat.results(outs if isinstance(outs, tuple) else (outs,))
+
+    return _named(getattr(pyfunc, "__name__", "vectorized"), function)
+
+
+stack = _joined("stack")
+
+
+def _dtype(x: Any) -> Any:
+    return x.dtype if isinstance(x, Scalar | Array | np.ndarray | np.generic) else x
+
+
+class Scalar:
+    """`jax.numpy.float32` and its kin: a dtype, and what makes arrays of it."""
+
+    def __init__(self, name: str) -> None:
+        self.dtype = np.dtype(name)
+        self.__name__ = name
+
+    def __call__(self, x: Any = 0) -> Array:
+        """Return an array of this dtype."""
+        return array(x, self.dtype)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Scalar):
+            return self.dtype == other.dtype
+        return isinstance(other, type | np.dtype | str) and self.dtype == other
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
+
+    def __repr__(self) -> str:
+        return f"<class 'jax.numpy.{self.__name__}'>"
+
+
+def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
+    y = as_array(x)
+    y = y.astype(to_inexact(y.dtype, weak=False)[0])
+    if ord is None and axis is None and not keepdims:
+        return made(fnp.sqrt(fnp.sum(fnp.real(y._tensor * fnp.conj(y._tensor)))))
+    return made(fnp.linalg.norm(y._tensor, ord, axis, keepdims))
+
+
+def _linear(name: str) -> Function:
+    found = getattr(fnp.linalg, name)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        arrays = [a for a in args if isinstance(a, Array | np.ndarray)]
+        tensors, _ = _together(arrays)
+        tensors = [t if t.dtype.kind in "fc" else t.astype(default(float)) for t in tensors]
+        it = iter(tensors)
+        out = found(*(next(it) if isinstance(a, Array | np.ndarray) else a for a in args), **kwargs)
+        if not isinstance(out, tuple):
+            return made(out)
+        parts = [made(part) for part in out]
+        return type(out)(*parts) if hasattr(out, "_fields") else tuple(parts)
+
+    return _named(name, function)
+
+
+LINALG: dict[str, Any] = {
+    name: _linear(name)
+    for name in (
+        *("cholesky", "det", "eigh", "eigvalsh", "inv", "matrix_norm", "matrix_power", "multi_dot", "pinv"),
+        *("qr", "slogdet", "solve", "svd", "svdvals", "tensorsolve", "vector_norm"),
+    )
+} | {"norm": _norm}
+
+SCALARS = (
+    *("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"),
+    *("uint64", "complex64", "complex128"),
+)
+NUMPYS = (
+    *("e", "euler_gamma", "inf", "nan", "newaxis", "pi", "dtype", "ndim", "shape", "size", "floating"),
+    *("integer", "inexact", "number", "generic", "complexfloating", "signedinteger", "unsignedinteger"),
+    *("set_printoptions", "printoptions", "get_printoptions"),
+)
+NAMES: dict[str, Any] = {
+    **{name: _elements(name, inexact=False) for name in SAME},
+    **{name: _elements(name, inexact=True) for name in INEXACT},
+    **{name: _of_one(name, _moved) for name in MOVING},
+    **{name: _of_one(name, _kept) for name in KEEPING},
+    **{name: _of_one(name, _summed) for name in SUMS},
+    **{name: _of_one(name, _averaged) for name in MEANS},
+    **{name: _of_one(name, _cumulated) for name in CUMULATED},
+    **{name: _of_one(name, _index) for name in INDICES},
+    **{name: _of_one(name, _truth) for name in TRUTHS},
+    **{name: _product(name) for name in PRODUCTS},
+    **{name: _joined(name) for name in JOINS},
+    **{name: _split(name) for name in ("split", "array_split", "hsplit", "vsplit", "dsplit")},
+    **{name: Scalar(name) for name in SCALARS},
+    **{name: getattr(np, name) for name in NUMPYS},
+    "arange": arange,
+    "array": array,
+    "asarray": asarray,
+    "astype": astype,
+    "bool_": Scalar("bool"),
+    "clip": clip,
+    "einsum": einsum,
+    "empty": zeros,
+    "empty_like": _like(fnp.zeros),
+    "eye": eye,
+    "full": full,
+    "full_like": full_like,
+    "identity": lambda n, dtype=None: eye(n, dtype=dtype),
+    "power": power,
+    "iscomplexobj": lambda x: as_array(x).dtype.kind == "c",
+    "isrealobj": lambda x: as_array(x).dtype.kind != "c",
+    "isscalar": lambda x: np.ndim(x) == 0,
+    "issubdtype": issubdtype,
+    "linspace": linspace,
+    "nan_to_num": nan_to_num,
+    "ndarray": Array,
+    "ones": ones,
+    "ones_like": _like(fnp.ones),
+    "promote_types": promote_types,
+    "result_type": result_type,
+    "round": round_,
+    "take": take,
+    "finfo": lambda d: np.finfo(canonical(_dtype(d))),
+    "iinfo": lambda d: np.iinfo(canonical(_dtype(d))),
+    "take_along_axis": take_along_axis,
+    "where": where,
+    "zeros": zeros,
+    "zeros_like": _like(fnp.zeros),
+    "vectorize": vectorize,
+    "meshgrid": meshgrid,
+    "broadcast_shapes": np.broadcast_shapes,
+    "broadcast_arrays": broadcast_arrays,
+    "copy": lambda a, order=None: as_array(a),
+}
+for _alias in (
+    *("around:round", "pow:power", "bitwise_invert:invert", "bitwise_left_shift:left_shift", "bool:bool_"),
+    *("bitwise_right_shift:right_shift", "concat:concatenate", "csingle:complex64", "cdouble:complex128"),
+    *(
+        "single:float32",
+        "double:float64",
+        "float_:float64",
+        "int_:int64",
+        "complex_:complex128",
+        "uint:uint64",
+    ),
+):
+    _new, _old = _alias.split(":")
+    NAMES[_new] = NAMES[_old]
+for _method in (
+    *(
+        "all",
+        "any",
+        "argmax",
+        "argmin",
+        "argsort",
+        "clip",
+        "conj",
+        "cumprod",
+        "cumsum",
+        "diagonal",
+        "dot",
+        "max",
+    ),
+    *("mean", "min", "prod", "ravel", "repeat", "round", "sort", "squeeze", "std", "sum", "swapaxes", "take"),
+    *("trace", "var"),
+):
+    setattr(Array, _method, lambda self, *args, _f=NAMES[_method], **kwargs: _f(self, *args, **kwargs))
+Array.flatten = NAMES["ravel"]  # type: ignore[attr-defined]
+Array.copy = lambda self: self  # type: ignore[attr-defined]

@@ -1,0 +1,642 @@
+"""JAX's transformations, in its signatures, on those of fgrad: containers are taken apart at the border."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+import fgrad
+from fgrad import numpy as fnp
+from fgrad.compat.jax.arrays import Array, as_array, made
+from fgrad.compat.jax.trees import flatten, tree_map, unflatten
+from fgrad.compat.jax.types import CONFIG, canonical
+
+__all__ = [
+    "ShapeDtypeStruct",
+    "checkpoint",
+    "custom_jvp",
+    "custom_vjp",
+    "eval_shape",
+    "grad",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jit",
+    "jvp",
+    "linearize",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]
+
+Function = Callable[..., Any]
+FLOAT0 = np.dtype([("float0", np.void, 0)])
+
+
+class Flat:
+    """A function of trees of arrays as one of Tensors, whose results are a list of Tensors.
+
+    What of the results is no array, and how they are arranged, is known after a call.
+    """
+
+    def __init__(self, fun: Function, tree: Any) -> None:
+        """Take the arrays of `tree` apart, which holds the arguments of `fun(tree)`."""
+        self.fun = fun
+        self.leaves, self.structure = flatten(tree)
+        self.arrays = [as_array(x) for x in self.leaves]
+        self.out: Any = None
+        self.weak: list[bool] = []
+
+    @property
+    def tensors(self) -> list[Any]:
+        """The arguments."""
+        return [a._tensor for a in self.arrays]
+
+    def filled(self, tensors: Iterable[Any]) -> Any:
+        """Return the tree with these Tensors in it."""
+        pairs = zip(tensors, self.arrays, strict=True)
+        return unflatten(self.structure, [made(t, a.weak_type) for t, a in pairs])
+
+    def __call__(self, *tensors: Any) -> list[Any]:
+        leaves, self.out = flatten(self.fun(self.filled(tensors)))
+        arrays = [as_array(x) for x in leaves]
+        self.weak = [a.weak_type for a in arrays]
+        return [a._tensor for a in arrays]
+
+    def results(self, tensors: Iterable[Any]) -> Any:
+        """Return results in the containers of those of the last call."""
+        return unflatten(self.out, [made(t, w) for t, w in zip(tensors, self.weak, strict=True)])
+
+
+def _name(fun: Any) -> str:
+    return getattr(fun, "__name__", repr(fun))
+
+
+def _wraps(fun: Function) -> Callable[[Function], Function]:
+    names = ("__module__", "__name__", "__qualname__", "__doc__")
+    return functools.wraps(fun, [n for n in names if hasattr(fun, n)], updated=())
+
+
+def _places(argnums: Any, args: Sequence[Any]) -> tuple[int, ...]:
+    nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if any(not -len(args) <= i < len(args) for i in nums):
+        raise ValueError(f"argnums={argnums} asks for more than the {len(args)} positional arguments given")
+    return tuple(i % len(args) for i in nums)
+
+
+def _of(fun: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: Any) -> tuple[Function, Any]:
+    """Return `fun` as a function of the chosen arguments alone, in a list, and these."""
+    places = _places(argnums, args)
+
+    def chosen(values: Sequence[Any]) -> Any:
+        new = list(args)
+        for i, v in zip(places, values, strict=True):
+            new[i] = v
+        return fun(*new, **kwargs)
+
+    return chosen, [args[i] for i in places]
+
+
+def _checked(flat: Flat, what: str, *, allow_int: bool = False) -> None:
+    for a in flat.arrays:
+        if a.dtype.kind not in "fc" and not allow_int:
+            raise TypeError(
+                f"{what} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
+                f"np.inexact), but got {a.dtype.name}."
+            )
+        if a.dtype.kind == "c":
+            raise NotImplementedError(
+                f"fgrad's jax.{what} is for real arguments; fgrad.{what} takes complex ones"
+            )
+
+
+# ---- gradients
+
+
+def value_and_grad(
+    fun: Function,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Function:
+    """Return the function that computes the value of `fun` and its gradient."""
+    _real_only(holomorphic, allow_int)
+
+    @_wraps(fun)
+    def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        chosen, values = _of(fun, args, kwargs, argnums)
+        aux: _Kept | None = None
+
+        def scalar(xs: Any) -> Any:
+            nonlocal aux
+            out = chosen(xs)
+            if has_aux:
+                if not isinstance(out, tuple) or len(out) != 2:
+                    raise TypeError(f"with has_aux=True, {_name(fun)} must return a pair (value, aux)")
+                out, kept = out
+                aux = _Kept(kept)
+            y = as_array(out)
+            if y.shape or y.dtype.kind != "f":
+                raise TypeError(
+                    "Gradient only defined for scalar-output functions. "
+                    f"Output of {_name(fun)} had shape: {y.shape} and dtype {y.dtype}."
+                )
+            return y
+
+        flat = Flat(scalar, values)
+        _checked(flat, "grad")
+
+        def first(*tensors: Any) -> Any:
+            (y,) = flat(*tensors)
+            return (y, aux.tensors if aux is not None else [])
+
+        nums = tuple(range(len(flat.arrays)))
+        if not nums:
+            value, given = first()
+            back: Any = ()
+        else:
+            both_of: Function = fgrad.value_and_grad(first, argnums=nums, has_aux=True)
+            (value, given), back = both_of(*flat.tensors)
+        gradient = flat.filled(back)
+        y = made(value, flat.weak[0])
+        found = gradient[0] if isinstance(argnums, int) else tuple(gradient)
+        return ((y, aux.filled(given)), found) if aux is not None else (y, found)
+
+    return both
+
+
+class _Kept:
+    """A tree, of which what is no array stays as it is."""
+
+    def __init__(self, tree: Any) -> None:
+        self.leaves, self.structure = flatten(tree)
+        self.places = [i for i, x in enumerate(self.leaves) if x.__class__ is Array]
+        self.tensors = [self.leaves[i]._tensor for i in self.places]
+
+    def filled(self, tensors: Iterable[Any]) -> Any:
+        leaves = list(self.leaves)
+        for i, t in zip(self.places, tensors, strict=True):
+            leaves[i] = made(t, leaves[i].weak_type)
+        return unflatten(self.structure, leaves)
+
+
+def _real_only(holomorphic: bool, allow_int: bool = False) -> None:
+    if holomorphic or allow_int:
+        raise NotImplementedError(
+            "fgrad's stand-in for JAX has no holomorphic=True and no allow_int=True; fgrad.grad has both"
+        )
+
+
+def grad(
+    fun: Function,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Function:
+    """Return the function that computes the gradient of `fun`."""
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
+
+    @_wraps(fun)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, found = both(*args, **kwargs)
+        return (found, value[1]) if has_aux else found
+
+    return gradient
+
+
+def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """Return `fun(*primals)` and its pullback, and what else `fun` returns if `has_aux`."""
+    aux: Any = None
+
+    def of_list(xs: Any) -> Any:
+        nonlocal aux
+        out = fun(*xs)
+        if has_aux:
+            out, kept = out
+            aux = _Kept(kept)
+        return out
+
+    flat = Flat(of_list, list(primals))
+    _checked(flat, "vjp", allow_int=True)
+    real = [i for i, a in enumerate(flat.arrays) if a.dtype.kind == "f"]
+
+    def of_real(*tensors: Any) -> Any:
+        every = flat.tensors
+        for i, t in zip(real, tensors, strict=True):
+            every[i] = t
+        out = flat(*every)
+        return out, aux.tensors if aux is not None else []
+
+    outs, pullback, given = fgrad.vjp(of_real, *(flat.tensors[i] for i in real), has_aux=True)
+    out = flat.results(outs)
+
+    def pulled(ct: Any) -> tuple[Any, ...]:
+        leaves, structure = flatten(ct)
+        if structure != flat.out:
+            raise ValueError(f"the cotangent has the structure {structure}, but the output has {flat.out}")
+        cts = [_like(c, o) for c, o in zip(leaves, outs, strict=True)]
+        back: list[Any] = [np.zeros(a.shape, FLOAT0) for a in flat.arrays]
+        for i, b in zip(real, pullback(cts), strict=True):
+            back[i] = made(b, flat.arrays[i].weak_type)
+        return tuple(unflatten(flat.structure, back))
+
+    return (out, pulled, aux.filled(given)) if aux is not None else (out, pulled)
+
+
+def _like(ct: Any, out: Any) -> Any:
+    """Return the cotangent or tangent of a value, of its dtype."""
+    if getattr(ct, "dtype", None) == FLOAT0:
+        return fnp.zeros(out.shape, out.dtype)
+    x = as_array(ct)
+    if x.shape != out.shape or (x.dtype != out.dtype and not x.weak_type):
+        raise TypeError(
+            f"a tangent or cotangent of dtype {x.dtype} and shape {x.shape} does not belong to a value of "
+            f"dtype {out.dtype} and shape {out.shape}"
+        )
+    return x.astype(out.dtype)._tensor
+
+
+# ---- tangents
+
+
+def jvp(fun: Function, primals: Any, tangents: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """Return `fun(*primals)` and its directional derivative."""
+    if has_aux:
+        raise NotImplementedError(
+            "fgrad's jax.jvp has no has_aux: return what you need and give it no tangent"
+        )
+    flat = Flat(lambda xs: fun(*xs), list(primals))
+    _checked(flat, "jvp")
+    leaves, structure = flatten(list(tangents))
+    if structure != flat.structure:
+        raise TypeError(f"primals have the structure {flat.structure}, tangents {structure}")
+    given = tuple(_like(t, a) for t, a in zip(leaves, flat.arrays, strict=True))
+    outs, found = fgrad.jvp(flat, tuple(flat.tensors), given)
+    return flat.results(outs), flat.results(found)
+
+
+def linearize(fun: Function, *primals: Any) -> tuple[Any, Function]:
+    """Return `fun(*primals)` and the linear map of tangents there."""
+    flat = Flat(lambda xs: fun(*xs), list(primals))
+    _checked(flat, "linearize")
+    outs, push = fgrad.linearize(flat, *flat.tensors)
+
+    def pushed(*tangents: Any) -> Any:
+        leaves = flatten(list(tangents))[0]
+        return flat.results(push(*(_like(t, a) for t, a in zip(leaves, flat.arrays, strict=True))))
+
+    return flat.results(outs), pushed
+
+
+def _jacobian(transformation: Any, what: str) -> Function:
+    def jacobian(
+        fun: Function,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        holomorphic: bool = False,
+        allow_int: bool = False,
+    ) -> Function:
+        _real_only(holomorphic, allow_int)
+        if has_aux:
+            raise NotImplementedError(
+                f"fgrad's jax.{what} has no has_aux: call the function once more for it"
+            )
+
+        @_wraps(fun)
+        def found(*args: Any, **kwargs: Any) -> Any:
+            chosen, values = _of(fun, args, kwargs, argnums)
+            flat = Flat(chosen, values)
+            _checked(flat, what)
+            rows = transformation(flat, argnums=tuple(range(len(flat.arrays))))(*flat.tensors)
+
+            def of_row(row: Any) -> Any:
+                tree = unflatten(flat.structure, [made(b) for b in row])
+                return tree[0] if isinstance(argnums, int) else tuple(tree)
+
+            return unflatten(flat.out, map(of_row, rows))
+
+        return found
+
+    jacobian.__name__ = jacobian.__qualname__ = what
+    jacobian.__doc__ = "Return the function that computes the Jacobian: trees of outputs, then of arguments."
+    return jacobian
+
+
+jacrev = _jacobian(fgrad.jacrev, "jacrev")
+jacfwd = _jacobian(fgrad.jacfwd, "jacfwd")
+
+
+def hessian(
+    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Function:
+    """Return the function that computes the Hessian of `fun`."""
+    _real_only(holomorphic)
+    return jacfwd(jacrev(fun, argnums, has_aux), argnums)  # type: ignore[no-any-return]
+
+
+# ---- many at once
+
+
+def vmap(
+    fun: Function,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: Any = None,
+    axis_size: int | None = None,
+    spmd_axis_name: Any = None,
+) -> Function:
+    """Return `fun` mapped over an axis of its arguments."""
+
+    @_wraps(fun)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        flat = Flat(lambda given: fun(*given[0], **given[1]), (args, kwargs))
+        axes = in_axes if isinstance(in_axes, int) or in_axes is None else tuple(in_axes)
+        prefix = (axes, 0)
+        places = _prefix(prefix, flat.filled(flat.tensors))
+        outs = fgrad.vmap(
+            lambda *xs: tuple(flat(*xs)), in_axes=tuple(places), axis_name=axis_name, axis_size=axis_size
+        )(*flat.tensors)
+        moved = _prefix(out_axes, unflatten(flat.out, outs))
+        if None in moved:
+            raise NotImplementedError(
+                "fgrad's jax.vmap stacks every output: take one by out[0] where out_axes=None"
+            )
+        return flat.results(o if k == 0 else fnp.moveaxis(o, 0, k) for o, k in zip(outs, moved, strict=True))
+
+    return mapped
+
+
+def _prefix(prefix: Any, tree: Any) -> list[Any]:
+    """Return for each leaf of a tree what `prefix` says of it, where None says something too."""
+    found, structure = flatten(tree_map(lambda x: x, prefix, is_leaf=_says), _says)
+    parts = structure.flatten_up_to(tree)
+    return [v for v, part in zip(found, parts, strict=True) for _ in flatten(part)[0]]
+
+
+def _says(x: Any) -> bool:
+    return x is None or isinstance(x, int)
+
+
+# ---- compiled
+
+
+class Jitted:
+    """A function compiled once for each signature."""
+
+    def __init__(self, fun: Function, statics: Sequence[int], names: Sequence[str]) -> None:
+        self.fun, self.statics, self.names = fun, statics, names
+        self.programs: dict[Any, tuple[Any, Flat]] = {}
+        _wraps(fun)(self)
+        self.__wrapped__ = fun
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if CONFIG.jax_disable_jit:
+            return self.fun(*args, **kwargs)
+        places = {i % len(args) for i in self.statics if -len(args) <= i < len(args)}
+        static = tuple((i, args[i]) for i in sorted(places))
+        named = tuple((k, kwargs[k]) for k in sorted(kwargs) if k in self.names)
+        given = tuple(a for i, a in enumerate(args) if i not in places)
+
+        def call(values: Any) -> Any:
+            positional, keywords = list(values[0]), dict(values[1])
+            for i, a in static:
+                positional.insert(i, a)
+            return self.fun(*positional, **keywords, **dict(named))
+
+        flat = Flat(call, (given, {k: v for k, v in kwargs.items() if k not in self.names}))
+        key = (
+            *(static, named, flat.structure, CONFIG.jax_enable_x64),
+            tuple((a.shape, a.dtype, a.weak_type) for a in flat.arrays),
+        )
+        if key not in self.programs:
+            self.programs[key] = (fgrad.jit(flat), flat)
+        program, first = self.programs[key]
+        return first.results(program(*flat.tensors))
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def clear_cache(self) -> None:
+        """Forget what was compiled."""
+        self.programs.clear()
+
+
+def jit(fun: Function | None = None, **options: Any) -> Any:
+    """Return `fun` compiled; `static_argnums` and `static_argnames` are Python values."""
+    if fun is None:
+        return functools.partial(jit, **options)
+    nums, names = (options.pop(name, None) or () for name in ("static_argnums", "static_argnames"))
+    for name in ("donate_argnums", "donate_argnames", "inline", "keep_unused"):
+        options.pop(name, None)  # which change no result
+    if any(v is not None for v in options.values()):
+        raise NotImplementedError(
+            f"fgrad's jax.jit has no {', '.join(options)}; devices are those of the arguments"
+        )
+    nums = [nums] if isinstance(nums, int) else list(nums)
+    names = [names] if isinstance(names, str) else list(names)
+    try:
+        parameters = list(inspect.signature(fun).parameters)
+    except (TypeError, ValueError):
+        parameters = []
+    names += [parameters[i] for i in nums if -len(parameters) <= i < len(parameters)]
+    nums += [parameters.index(n) for n in names if n in parameters and parameters.index(n) not in nums]
+    return Jitted(fun, nums, names)
+
+
+class ShapeDtypeStruct:
+    """The shape and dtype of an array that is not there."""
+
+    def __init__(self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False, **_: Any) -> None:
+        self.shape, self.dtype, self.weak_type = tuple(shape), canonical(dtype), weak_type
+
+    ndim = property(lambda self: len(self.shape))
+    size = property(lambda self: int(np.prod(self.shape)))
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> Any:
+        return self.shape, self.dtype, self.weak_type
+
+
+def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
+    """Return the shapes and dtypes of `fun(*args, **kwargs)`, computing nothing."""
+    given = tree_map(_example, (args, kwargs))
+    flat = Flat(lambda values: fun(*values[0], **values[1]), given)
+    avals = fgrad.eval_shape(flat, *flat.tensors)
+    pairs = zip(avals, flat.weak, strict=True)
+    return unflatten(flat.out, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=w) for a, w in pairs])
+
+
+def _example(x: Any) -> Any:
+    if (
+        x.__class__ is not Array
+        and hasattr(x, "shape")
+        and hasattr(x, "dtype")
+        and not isinstance(x, np.ndarray | np.generic)
+    ):
+        zeros = np.broadcast_to(np.zeros((), canonical(x.dtype)), tuple(x.shape))
+        return made(zeros, bool(getattr(x, "weak_type", False)))
+    return x
+
+
+def checkpoint(
+    fun: Function, *, prevent_cse: bool = True, policy: Any = None, static_argnums: Any = (), **_: Any
+) -> Function:
+    """Return `fun` that keeps its arguments alone for the reverse pass, and runs there again."""
+    if policy is not None or static_argnums not in ((), None):
+        raise NotImplementedError(
+            "fgrad's jax.checkpoint has no policy and no static_argnums; fgrad.checkpoint has"
+        )
+
+    @_wraps(fun)
+    def again(*args: Any, **kwargs: Any) -> Any:
+        flat = Flat(lambda values: fun(*values[0], **values[1]), (args, kwargs))
+        return flat.results(fgrad.checkpoint(flat)(*flat.tensors))
+
+    return again
+
+
+# ---- rules of the user's own
+
+
+class custom_vjp:  # noqa: N801 -- JAX's name
+    """A function with a reverse rule of its own: `defvjp(fwd, bwd)`."""
+
+    def __init__(
+        self, fun: Function, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+    ) -> None:
+        if nondiff_argnames:
+            raise NotImplementedError("fgrad's jax.custom_vjp has no nondiff_argnames: give nondiff_argnums")
+        self.fun, self.nondiff = fun, tuple(nondiff_argnums)
+        _wraps(fun)(self)
+
+    def defvjp(self, fwd: Function, bwd: Function, symbolic_zeros: bool = False, **_: Any) -> None:
+        """Declare the rule: `out, residuals = fwd(*args)`, `cotangents = bwd(*nondiff, residuals, ct)`."""
+        if symbolic_zeros:
+            raise NotImplementedError("fgrad's jax.custom_vjp has no symbolic_zeros: cotangents are arrays")
+        self.fwd, self.bwd = fwd, bwd
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the function returns; its derivative is by the rule."""
+        args = tuple(_bound(self.fun, args, kwargs))
+        nondiff = {i % len(args) for i in self.nondiff}
+        static = [args[i] for i in sorted(nondiff)]
+        values = [a for i, a in enumerate(args) if i not in nondiff]
+
+        def whole(given: Sequence[Any]) -> list[Any]:
+            it = iter(given)
+            return [a if i in nondiff else next(it) for i, a in enumerate(args)]
+
+        flat = Flat(lambda xs: self.fun(*whole(xs)), values)
+        kept: list[_Kept] = []  # how the residuals are arranged, every time alike
+
+        def first(xs: Any) -> Any:
+            out, saved = self.fwd(*whole(xs))
+            kept.append(_Kept(saved))
+            return out
+
+        forwards = Flat(first, values)
+
+        def forward(*tensors: Any) -> Any:
+            outs = forwards(*tensors)
+            return outs, kept[-1].tensors
+
+        def backward(residuals: Any, cts: Any) -> Any:
+            back: list[Any] = []
+            found = self.bwd(*static, kept[-1].filled(residuals), forwards.results(cts))
+            for value, ct in zip(values, found, strict=True):
+                leaves, structure = flatten(value)
+                parts = structure.flatten_up_to(ct) if ct is not None else [None] * len(leaves)
+                back += parts
+            return tuple(
+                fnp.zeros(a.shape, a.dtype) if c is None or a.dtype.kind != "f" else _like(c, a)
+                for c, a in zip(back, flat.arrays, strict=True)
+            )
+
+        rule = fgrad.custom_vjp(flat)
+        rule.defvjp(forward, backward)
+        outs = rule(*flat.tensors)
+        return (flat if flat.out is not None else forwards).results(outs)
+
+
+class custom_jvp:  # noqa: N801 -- JAX's name
+    """A function with a forward rule of its own: `defjvp(jvp)` or `defjvps(...)`."""
+
+    def __init__(
+        self, fun: Function, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+    ) -> None:
+        if nondiff_argnames:
+            raise NotImplementedError("fgrad's jax.custom_jvp has no nondiff_argnames: give nondiff_argnums")
+        self.fun, self.nondiff = fun, tuple(nondiff_argnums)
+        _wraps(fun)(self)
+
+    def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
+        """Declare the rule: `out, tangent = jvp(*nondiff, primals, tangents)`."""
+        if symbolic_zeros:
+            raise NotImplementedError("fgrad's jax.custom_jvp has no symbolic_zeros: tangents are arrays")
+        self.rule = jvp
+        return jvp
+
+    def defjvps(self, *rules: Function | None) -> None:
+        """Declare one rule per argument: `tangent = rule(t, out, *primals)`, None where there is no part."""
+
+        def jvp(primals: Any, tangents: Any) -> Any:
+            out = self(*primals)
+            parts = [r(t, out, *primals) for r, t in zip(rules, tangents, strict=True) if r is not None]
+            return out, functools.reduce(lambda a, b: a + b, parts)
+
+        self.defjvp(jvp)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the function returns; its derivative is by the rule."""
+        args = tuple(_bound(self.fun, args, kwargs))
+        nondiff = {i % len(args) for i in self.nondiff}
+        static = [args[i] for i in sorted(nondiff)]
+        values = [a for i, a in enumerate(args) if i not in nondiff]
+
+        def call(given: Sequence[Any]) -> Any:
+            it = iter(given)
+            return self.fun(*(a if i in nondiff else next(it) for i, a in enumerate(args)))
+
+        flat = Flat(call, values)
+
+        def push(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+            xs, ts = flat.filled(primals), flat.filled(tangents)
+            out, tangent = self.rule(*static, tuple(xs), tuple(ts))
+            leaves, flat.out = flatten(out)
+            arrays = [as_array(y) for y in leaves]
+            flat.weak = [y.weak_type for y in arrays]
+            pushed = [_like(t, y) for t, y in zip(flatten(tangent)[0], arrays, strict=True)]
+            return [y._tensor for y in arrays], pushed
+
+        rule = fgrad.custom_jvp(flat)
+        rule.defjvp(push)
+        return flat.results(rule(*flat.tensors))
+
+
+def _bound(fun: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    if not kwargs:
+        try:
+            given = inspect.signature(fun).bind(*args)
+        except (TypeError, ValueError):
+            return list(args)
+    else:
+        given = inspect.signature(fun).bind(*args, **kwargs)
+    given.apply_defaults()
+    if given.kwargs:
+        raise TypeError(f"{_name(fun)} has a rule of its own and takes positional arguments only")
+    return list(given.args)

@@ -1,0 +1,317 @@
+"""`jax.tree_util`, `jax.tree` and `jax.flatten_util`: JAX's containers, by optree."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import optree
+
+from fgrad import numpy as fnp
+from fgrad.compat.jax.arrays import Array, as_array, made
+from fgrad.compat.jax.types import promoted
+
+__all__ = ["TREE", "TREE_UTIL", "flatten", "ravel_pytree", "unflatten"]
+
+NAMESPACE = "jax"
+IsLeaf = Callable[[Any], bool] | None
+PyTreeDef = optree.PyTreeSpec
+_REST: Any = object()
+
+
+def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDef]:
+    """Return the leaves of a tree, and what builds it again."""
+    leaves, structure = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    return leaves, structure
+
+
+def unflatten(structure: PyTreeDef, leaves: Iterable[Any]) -> Any:
+    """Return the tree of a structure with these leaves."""
+    return structure.unflatten(leaves)
+
+
+def _leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
+    return flatten(tree, is_leaf)[0]
+
+
+def _structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
+    return flatten(tree, is_leaf)[1]
+
+
+def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
+    """Return a tree of `f` of the leaves, and of what the trees of `rest` have at these places."""
+    leaves, structure = flatten(tree, is_leaf)
+    others = [structure.flatten_up_to(r) for r in rest]
+    return unflatten(structure, [f(*group) for group in zip(leaves, *others, strict=True)])
+
+
+def _all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
+    return all(_leaves(tree, is_leaf))
+
+
+def _reduce(
+    function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _REST, is_leaf: IsLeaf = None
+) -> Any:
+    leaves = _leaves(tree, is_leaf)
+    return (
+        functools.reduce(function, leaves)
+        if initializer is _REST
+        else functools.reduce(function, leaves, initializer)
+    )
+
+
+def _reduce_associative(
+    operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _REST, is_leaf: IsLeaf = None
+) -> Any:
+    leaves = _leaves(tree, is_leaf)
+    while len(leaves) > 1:
+        pairs = [operation(a, b) for a, b in zip(leaves[::2], leaves[1::2], strict=False)]
+        leaves = pairs + leaves[len(pairs) * 2 :]
+    if leaves:
+        return leaves[0]
+    if identity is _REST:
+        raise ValueError("the tree has no leaves: give an identity")
+    return identity
+
+
+def _transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: Any) -> Any:
+    parts = outer.flatten_up_to(tree)
+    if inner is None:
+        inner = _structure(parts[0])
+    columns = zip(*(inner.flatten_up_to(p) for p in parts), strict=True)
+    return unflatten(inner, [unflatten(outer, column) for column in columns])
+
+
+def _broadcast(prefix: Any, tree: Any, is_leaf: IsLeaf = None) -> Any:
+    leaves, structure = flatten(prefix, is_leaf)
+    parts = structure.flatten_up_to(tree)
+    return unflatten(structure, [tree_map(lambda _, v=v: v, p) for v, p in zip(leaves, parts, strict=True)])
+
+
+def _is_end(leaf: Any) -> bool:
+    return leaf is None
+
+
+# ---- paths
+
+
+@dataclasses.dataclass(frozen=True)
+class DictKey:
+    """The key of a dictionary."""
+
+    key: Hashable
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceKey:
+    """The index of a list or tuple."""
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx}]"
+
+
+@dataclasses.dataclass(frozen=True)
+class GetAttrKey:
+    """The name of an attribute."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+
+@dataclasses.dataclass(frozen=True)
+class FlattenedIndexKey:
+    """The place among the children of a container that gives no better name."""
+
+    key: int
+
+    def __str__(self) -> str:
+        return f"[<flat index {self.key}>]"
+
+
+_OWN_KEYS = (DictKey, SequenceKey, GetAttrKey, FlattenedIndexKey)
+
+
+def _key(entry: Any) -> Any:
+    found = entry.entry
+    if isinstance(found, _OWN_KEYS):
+        return found
+    if isinstance(entry, optree.NamedTupleEntry):
+        return GetAttrKey(entry.field)
+    if isinstance(entry, optree.SequenceEntry):
+        return SequenceKey(found)
+    if isinstance(entry, optree.MappingEntry):
+        return DictKey(found)
+    return FlattenedIndexKey(found)
+
+
+def flatten_with_path(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[tuple[Any, Any]], PyTreeDef]:
+    """Return the leaves of a tree, each with the keys that lead to it, and what builds it again."""
+    accessors, leaves, structure = optree.tree_flatten_with_accessor(tree, is_leaf, namespace=NAMESPACE)
+    return [(tuple(map(_key, a)), x) for a, x in zip(accessors, leaves, strict=True)], structure
+
+
+def _leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[Any, Any]]:
+    return flatten_with_path(tree, is_leaf)[0]
+
+
+def _map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
+    found, structure = flatten_with_path(tree, is_leaf)
+    others = [structure.flatten_up_to(r) for r in rest]
+    groups = zip(found, *others, strict=True)
+    return unflatten(structure, [f(path, leaf, *more) for (path, leaf), *more in groups])
+
+
+def keystr(keys: Sequence[Any], *, simple: bool = False, separator: str = "") -> str:
+    """Return a path as text."""
+    if not simple:
+        return separator.join(map(str, keys))
+    return separator.join(str(getattr(k, dataclasses.fields(k)[0].name)) for k in keys)
+
+
+# ---- containers of programs
+
+
+def register_pytree_node(
+    cls: type, flatten_func: Callable[[Any], Any], unflatten_func: Callable[[Any, Any], Any], *_: Any
+) -> None:
+    """Make instances of a class containers: `flatten(x) = (children, aux)`, `unflatten(aux, children)`."""
+    optree.register_pytree_node(cls, flatten_func, unflatten_func, namespace=NAMESPACE)
+
+
+def register_pytree_with_keys(
+    cls: type,
+    flatten_with_keys: Callable[[Any], Any],
+    unflatten_func: Callable[[Any, Any], Any],
+    flatten_func: Callable[[Any], Any] | None = None,
+) -> None:
+    """Make instances of a class containers whose children have keys: `([(key, child), ...], aux)`."""
+
+    def divided(x: Any) -> Any:
+        pairs, aux = flatten_with_keys(x)
+        pairs = list(pairs)
+        return [child for _, child in pairs], aux, tuple(key for key, _ in pairs)
+
+    optree.register_pytree_node(cls, divided, unflatten_func, namespace=NAMESPACE)
+
+
+def register_pytree_node_class(cls: type) -> type:
+    """Make a class that has `tree_flatten` and `tree_unflatten` a container."""
+    register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)  # type: ignore[attr-defined]
+    return cls
+
+
+def register_pytree_with_keys_class(cls: type) -> type:
+    """Make a class that has `tree_flatten_with_keys` and `tree_unflatten` a container."""
+    found: Any = cls
+    register_pytree_with_keys(cls, lambda x: x.tree_flatten_with_keys(), found.tree_unflatten)
+    return cls
+
+
+def register_static(cls: type) -> type:
+    """Make instances of a class containers without leaves, compared by `==`."""
+    register_pytree_node(cls, lambda x: ((), x), lambda x, _: x)
+    return cls
+
+
+def register_dataclass(
+    nodetype: type, data_fields: Sequence[str] | None = None, meta_fields: Sequence[str] | None = None,
+    drop_fields: Sequence[str] = (),
+) -> type:  # fmt: skip
+    """Make instances of a dataclass containers of the fields of data."""
+    fields = [f for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
+    static = [f.name for f in fields if f.metadata.get("static")]
+    meta = tuple(static if meta_fields is None else meta_fields)
+    data = tuple([f.name for f in fields if f.name not in meta] if data_fields is None else data_fields)
+
+    def divided(x: Any) -> Any:
+        return [(GetAttrKey(n), getattr(x, n)) for n in data], tuple(getattr(x, n) for n in meta)
+
+    def built(aux: Any, children: Iterable[Any]) -> Any:
+        return nodetype(**dict(zip(data, children, strict=True)), **dict(zip(meta, aux, strict=True)))
+
+    register_pytree_with_keys(nodetype, divided, built)
+    return nodetype
+
+
+class Partial(functools.partial):  # type: ignore[type-arg]
+    """`functools.partial` as a container: its arguments are leaves, its function is not."""
+
+
+register_pytree_node(
+    Partial, lambda p: ((p.args, p.keywords), p.func), lambda f, c: Partial(f, *c[0], **c[1])
+)
+
+
+# ---- flat arrays
+
+
+def ravel_pytree(tree: Any) -> tuple[Array, Callable[[Any], Any]]:
+    """Return the elements of all arrays of a tree in one array, and the way back."""
+    leaves, structure = flatten(tree)
+    arrays = [as_array(x) for x in leaves]
+    if not arrays:
+        return made(np.zeros(0)), lambda _: unflatten(structure, [])
+    dtype, _ = promoted((x.dtype, x.weak_type) for x in arrays)
+    flat = fnp.concatenate([x.astype(dtype).reshape(-1)._tensor for x in arrays])
+
+    def back(vector: Any) -> Any:
+        vector, parts, at = as_array(vector), [], 0
+        if vector.shape != flat.shape:
+            raise ValueError(
+                f"there are {flat.shape[0]} elements in the tree, not an array of shape {vector.shape}"
+            )
+        for x in arrays:
+            parts.append(vector[at : at + x.size].reshape(x.shape).astype(x.dtype))
+            at += x.size
+        return unflatten(structure, parts)
+
+    return made(flat), back
+
+
+TREE: dict[str, Any] = {
+    "all": _all,
+    "broadcast": _broadcast,
+    "flatten": flatten,
+    "flatten_with_path": flatten_with_path,
+    "leaves": _leaves,
+    "leaves_with_path": _leaves_with_path,
+    "map": tree_map,
+    "map_with_path": _map_with_path,
+    "reduce": _reduce,
+    "reduce_associative": _reduce_associative,
+    "structure": _structure,
+    "transpose": _transpose,
+    "unflatten": unflatten,
+}
+TREE_UTIL: dict[str, Any] = {f"tree_{name}": function for name, function in TREE.items()} | {
+    "DictKey": DictKey,
+    "FlattenedIndexKey": FlattenedIndexKey,
+    "GetAttrKey": GetAttrKey,
+    "Partial": Partial,
+    "PyTreeDef": PyTreeDef,
+    "SequenceKey": SequenceKey,
+    "all_leaves": lambda xs, is_leaf=None: all(
+        len(found) == 1 and found[0] is x for x in xs for found in [_leaves(x, is_leaf)]
+    ),
+    "keystr": keystr,
+    "register_dataclass": register_dataclass,
+    "register_pytree_node": register_pytree_node,
+    "register_pytree_node_class": register_pytree_node_class,
+    "register_pytree_with_keys": register_pytree_with_keys,
+    "register_pytree_with_keys_class": register_pytree_with_keys_class,
+    "register_static": register_static,
+    "treedef_is_leaf": lambda structure: structure.is_leaf(),
+    "treedef_tuple": lambda structures: optree.treespec_tuple(structures, namespace=NAMESPACE),
+    "treedef_children": operator.methodcaller("children"),
+}

@@ -1,0 +1,137 @@
+"""Dtypes as JAX's programs see them: 32 bits unless asked for more, weak types, and their promotion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+__all__ = ["CONFIG", "Config", "canonical", "default", "issubdtype", "promote_types", "to_inexact"]
+
+DType = np.dtype[Any]
+
+
+class Config:
+    """`jax.config`: the settings that mean something here."""
+
+    jax_enable_x64 = False
+    jax_disable_jit = False
+    jax_debug_nans = False
+
+    def update(self, name: str, value: Any) -> None:
+        """Set one.
+
+        Raises:
+            NotImplementedError: fgrad has no such setting.
+        """
+        if name in ("jax_enable_x64", "jax_disable_jit"):
+            setattr(self, name, bool(value))
+        elif name in ("jax_platform_name", "jax_platforms") and value in ("cpu", None, ""):
+            pass  # which is where it runs
+        elif name == "jax_debug_nans" and not value:
+            pass
+        else:
+            raise NotImplementedError(
+                f"fgrad has no jax.config.{name}={value!r}; for NaN, there is `with fgrad.debug_nans():`"
+            )
+
+    def read(self, name: str) -> Any:
+        """Return one."""
+        return getattr(self, name)
+
+    @property
+    def x64_enabled(self) -> bool:
+        """Whether dtypes of 64 bits are as they are."""
+        return self.jax_enable_x64
+
+
+CONFIG = Config()
+_NARROW = {
+    np.dtype(wide): np.dtype(narrow)
+    for wide, narrow in (
+        *(("float64", "float32"), ("int64", "int32")),
+        *(("uint64", "uint32"), ("complex128", "complex64")),
+    )
+}
+_KINDS: dict[type, str] = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
+
+
+def canonical(dtype: Any) -> DType:
+    """Return a dtype, with 32 bits in the place of 64 unless these are enabled."""
+    found: DType = np.dtype(_KINDS.get(dtype, dtype))
+    return found if CONFIG.jax_enable_x64 else _NARROW.get(found, found)
+
+
+def default(kind: type) -> DType:
+    """Return the dtype of a Python number."""
+    return canonical(_KINDS[kind])
+
+
+# ---- promotion: the least upper bound in JAX's lattice, where numbers of Python are weak
+
+_ABOVE: dict[str, tuple[str, ...]] = {
+    "bool": ("weak int",),
+    "weak int": ("uint8", "int8"),
+    **{f"uint{n}": (f"int{2 * n}", f"uint{2 * n}") for n in (8, 16, 32)},
+    "uint64": ("weak float",),
+    **{f"int{n}": (f"int{2 * n}",) for n in (8, 16, 32)},
+    "int64": ("weak float",),
+    "weak float": ("float16", "weak complex"),
+    "float16": ("float32",),
+    "float32": ("float64", "complex64"),
+    "float64": ("complex128",),
+    "weak complex": ("complex64",),
+    "complex64": ("complex128",),
+    "complex128": (),
+}
+_WEAK = {"weak int": int, "weak float": float, "weak complex": complex}
+
+
+@cache
+def _upper(node: str) -> frozenset[str]:
+    return frozenset({node}).union(*map(_upper, _ABOVE[node]))
+
+
+@cache
+def _least(nodes: frozenset[str]) -> str:
+    common = frozenset.intersection(*map(_upper, nodes))
+    (least,) = (n for n in common if common <= _upper(n))
+    return least
+
+
+def _node(dtype: DType, weak: bool) -> str:
+    if not weak:
+        if dtype.name not in _ABOVE:
+            raise TypeError(f"arrays of dtype {dtype} are not computed with")
+        return dtype.name
+    return {"i": "weak int", "f": "weak float", "c": "weak complex", "b": "bool"}[dtype.kind]
+
+
+def promoted(kinds: Iterable[tuple[DType, bool]]) -> tuple[DType, bool]:
+    """Return the dtype of a result of values of these dtypes, and whether it is weak."""
+    given = set(kinds)
+    if len(given) == 1:
+        return given.pop()
+    node = _least(frozenset(_node(*kind) for kind in given))
+    if node in _WEAK:
+        return default(_WEAK[node]), True
+    return canonical(node), False
+
+
+def promote_types(a: Any, b: Any) -> DType:
+    """Return the dtype that two dtypes promote to; Python's types are weak."""
+    return promoted((canonical(t), t in (int, float, complex)) for t in (a, b))[0]
+
+
+def to_inexact(dtype: DType, weak: bool) -> tuple[DType, bool]:
+    """Return the dtype in which functions of real numbers compute what integers are given."""
+    return (dtype, weak) if dtype.kind in "fc" else (default(float), weak)
+
+
+def issubdtype(a: Any, b: Any) -> bool:
+    """Return whether a dtype is of a kind."""
+    return bool(
+        np.issubdtype(*(t.dtype if isinstance(getattr(t, "dtype", None), np.dtype) else t for t in (a, b)))
+    )

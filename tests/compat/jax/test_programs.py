@@ -1,0 +1,370 @@
+"""Programs of JAX, compared with formulas, with NumPy, and with the dtypes that JAX 0.10 gave."""
+
+import dataclasses
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fgrad.compat.jax import installed
+
+# the library itself may be installed beside; another test may have loaded it
+if "jax" in sys.modules:
+    pytest.skip("JAX itself is loaded", allow_module_level=True)
+with installed():
+    import jax
+    import jax.flatten_util
+    import jax.numpy as jnp
+    from jax import lax, tree_util
+
+X = np.array([0.5, -1.0, 2.0], np.float32)
+
+
+def close(x, y, tolerance=1e-5):
+    assert isinstance(x, jax.Array)
+    np.testing.assert_allclose(np.asarray(x), y, rtol=tolerance, atol=tolerance)
+
+
+# ---- arrays and dtypes
+
+VALUES = {
+    **{
+        name: jnp.asarray(np.array([1, 2, 3], name))
+        for name in ("f4", "i4", "f2", "u1", "i1", "b1", "c8", "u4")
+    },
+    "f4*": 1.5,
+    "i4*": 2,
+}
+# what jax.numpy.multiply and divide of a row and a column have; an asterisk: weak
+PRODUCTS = """
+f4 f4 f4 f4 f4 f4 c8 f4 f4 f4
+f4 i4 f2 i4 i4 i4 c8 i4 f4* i4
+f4 f2 f2 f2 f2 f2 c8 f2 f2 f2
+f4 i4 f2 u1 i2 u1 c8 u4 f4* u1
+f4 i4 f2 i2 i1 i1 c8 i4 f4* i1
+f4 i4 f2 u1 i1 b1 c8 u4 f4* i4*
+c8 c8 c8 c8 c8 c8 c8 c8 c8 c8
+f4 i4 f2 u4 i4 u4 c8 u4 f4* u4
+f4 f4* f2 f4* f4* f4* c8 f4* f4* f4*
+f4 i4 f2 u1 i1 i4* c8 u4 f4* i4*
+"""
+QUOTIENTS = """
+f4 f4 f4 f4 f4 f4 c8 f4 f4 f4
+f4 f4 f2 f4 f4 f4 c8 f4 f4* f4
+f4 f2 f2 f2 f2 f2 c8 f2 f2 f2
+f4 f4 f2 f4 f4 f4 c8 f4 f4* f4
+f4 f4 f2 f4 f4 f4 c8 f4 f4* f4
+f4 f4 f2 f4 f4 f4 c8 f4 f4* f4*
+c8 c8 c8 c8 c8 c8 c8 c8 c8 c8
+f4 f4 f2 f4 f4 f4 c8 f4 f4* f4
+f4 f4* f2 f4* f4* f4* c8 f4* f4* f4*
+f4 f4 f2 f4 f4 f4* c8 f4 f4* f4*
+"""
+
+
+def kind(x):
+    return f"{x.dtype.kind}{x.dtype.itemsize}" + "*" * x.weak_type
+
+
+@pytest.mark.parametrize(
+    ("function", "table"), [(jnp.multiply, PRODUCTS), (jnp.divide, QUOTIENTS)], ids=["multiply", "divide"]
+)
+def test_dtypes_promote_as_in_jax(function, table):
+    rows = [line.split() for line in table.split("\n") if line]
+    found = [[kind(function(x, y)) for y in VALUES.values()] for x in VALUES.values()]
+    assert found == rows
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    {
+        "sin of integers": (lambda: jnp.sin(jnp.arange(3)), "f4"),
+        "sin of a number": (lambda: jnp.sin(1), "f4*"),
+        "sum of truth values": (lambda: jnp.sum(jnp.array([True, False])), "i4"),
+        "sum of short integers": (lambda: jnp.sum(jnp.ones(3, jnp.int8)), "i4"),
+        "cumsum of short integers": (lambda: jnp.cumsum(jnp.ones(3, jnp.int8)), "i1"),
+        "mean of integers": (lambda: jnp.mean(jnp.arange(3)), "f4"),
+        "mean of halves": (lambda: jnp.mean(jnp.ones(3, jnp.float16)), "f2"),
+        "argmax": (lambda: jnp.argmax(jnp.ones(3)), "i4"),
+        "doubles": (lambda: jnp.asarray(np.ones(3)), "f4"),
+        "a list": (lambda: jnp.array([1, 2.5]), "f4"),
+        "full": (lambda: jnp.full((2,), 1), "i4*"),
+        "power": (lambda: jnp.arange(3) ** 2, "i4"),
+        "a great number": (lambda: jnp.uint32(2**32 - 1) | jnp.uint32(0), "u4"),
+        "where": (lambda: jnp.where(True, 1, 2.0), "f4*"),
+        "at": (lambda: jnp.arange(2).at[0].add(2.5), "i4"),
+        "astype": (lambda: jnp.asarray(3).astype(float), "f4"),
+        "a comparison": (lambda: jnp.arange(3) < 2.5, "b1"),
+        "NumPy's double": (lambda: np.float64(2) * jnp.ones(2, jnp.float16), "f4"),
+        "relu of integers": (lambda: jax.nn.relu(jnp.arange(3)), "i4"),
+        "a gradient": (lambda: jax.grad(lambda x: x**2)(1.0), "f4*"),
+    }.values(),
+)
+def test_dtypes_of_results(made, expected):
+    assert kind(made()) == expected
+
+
+def test_arrays_do_not_change():
+    x = y = jnp.asarray(X)
+    x += 1
+    close(y, X)
+    close(x, X + 1)
+    with pytest.raises(TypeError, match=r"immutable.*x\.at\[0\]\.set"):
+        y[0] = 3.0
+    close(y.at[0].set(9.0), [9.0, -1.0, 2.0])
+    close(y.at[jnp.array([1, 1])].add(1.0), [0.5, 1.0, 2.0])
+    close(y.at[1:].multiply(2), [0.5, -2.0, 4.0])
+    close(y.at[-1].min(0), [0.5, -1.0, 0.0])
+    close(y, X)
+    source = X.copy()
+    z = jnp.asarray(source)
+    source[0] = 7.0
+    close(z, X)
+    with pytest.raises(NotImplementedError, match="some places are repeated"):
+        y.at[jnp.array([1, 1])].multiply(2)
+    with pytest.raises(NotImplementedError, match="out of bounds"):
+        y.at[0].set(1.0, mode="drop")
+    with pytest.raises(IndexError):
+        y[5]
+
+
+def test_arrays_speak_as_jaxs():
+    assert repr(jnp.ones(2)) == "Array([1., 1.], dtype=float32)"
+    assert repr(jnp.asarray(2) / 4) == "Array(0.5, dtype=float32, weak_type=True)"
+    assert f"{jnp.asarray(0.25):.1f}" == "0.2"
+    assert [int(i) for i in jnp.arange(3)] == [0, 1, 2]
+    assert [10, 20][jnp.asarray(1)] == 20
+    assert isinstance(np.ones(2) * jnp.ones(2), jax.Array)
+    assert np.asarray(jnp.ones(2)).dtype == np.float32
+    close(pickle.loads(pickle.dumps(jnp.asarray(X))), X)
+    with pytest.raises(TypeError, match="not a valid JAX type"):
+        jnp.sin([1.0])
+    with pytest.raises(jax.errors.TracerArrayConversionError):
+        jax.grad(lambda x: float(np.sum(np.asarray(x))) + x.sum())(jnp.ones(2))
+
+
+def test_64_bits_are_asked_for():
+    assert jnp.ones(2).dtype == jnp.float32
+    jax.config.update("jax_enable_x64", True)
+    try:
+        assert jnp.ones(2).dtype == jnp.float64
+        assert jnp.arange(3).dtype == np.int64
+        assert (jnp.float32(1) + 1.0).dtype == np.float32
+    finally:
+        jax.config.update("jax_enable_x64", False)
+    with pytest.raises(NotImplementedError, match=r"no jax\.config\.jax_numpy_rank_promotion"):
+        jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def test_what_is_missing_says_so():
+    with pytest.raises(NotImplementedError, match=r"'jax\.numpy' has no attribute 'unique'"):
+        jnp.unique
+    assert not hasattr(jnp, "unique")
+    with pytest.raises(NotImplementedError, match=r"no jax\.pmap"):
+        jax.pmap(jnp.sin)
+    with pytest.raises(NotImplementedError, match="operands alone"):
+        jnp.add(1, 2, where=True)
+
+
+# ---- transformations
+
+
+def loss(params, x):
+    return jnp.mean((jnp.tanh(x * params["w"]) + params["b"][0]) ** 2)
+
+
+def test_gradients_of_containers():
+    w, b = 0.7, -0.2
+    value, g = jax.value_and_grad(loss)({"w": w, "b": (b, None)}, X)
+    t = np.tanh(X * w)
+    close(value, np.mean((t + b) ** 2))
+    close(g["w"], np.mean(2 * (t + b) * (1 - t**2) * X))
+    close(g["b"][0], np.mean(2 * (t + b)))
+    assert g["b"][1] is None
+    (g, h), aux = jax.grad(lambda x, y: (jnp.sum(x * y), {"x": x, "n": "text"}), (0, 1), has_aux=True)(
+        X, X + 1
+    )
+    close(g, X + 1)
+    close(h, X)
+    close(aux["x"], X)
+    assert aux["n"] == "text"
+    with pytest.raises(TypeError, match=r"requires real- or complex-valued inputs.*int32"):
+        jax.grad(lambda n: n * 2.0)(3)
+    with pytest.raises(TypeError, match="scalar-output functions"):
+        jax.grad(jnp.sin)(X)
+
+
+def test_products_with_jacobians():
+    def f(x, n):
+        return {"cubes": x**3, "sum": x.sum() * n}
+
+    out, pull = jax.vjp(f, jnp.asarray(X), 2)
+    close(out["cubes"], X**3)
+    g, n = pull({"cubes": jnp.ones(3), "sum": 1.0})
+    close(g, 3 * X**2 + 2)
+    assert n.dtype == jax.dtypes.float0
+    _, tangent = jax.jvp(lambda x: x**3, (jnp.asarray(X),), (jnp.ones(3),))
+    close(tangent, 3 * X**2)
+    _, push = jax.linearize(jnp.sin, jnp.asarray(X))
+    close(push(2 * jnp.ones(3)), 2 * np.cos(X))
+    close(jax.hessian(lambda x: jnp.sum(x**3))(jnp.asarray(X)), np.diag(6 * X))
+    for jacobian in (jax.jacfwd, jax.jacrev):
+        found = jacobian(lambda x: {"a": x**2})(jnp.asarray(X))
+        close(found["a"], np.diag(2 * X))
+
+
+def test_vmap():
+    m = jnp.arange(6.0).reshape(2, 3)
+    close(jax.vmap(jnp.dot, in_axes=(0, None))(m, jnp.ones(3)), [3.0, 12.0])
+    close(jax.vmap(lambda row: row * 2, in_axes=1, out_axes=1)(m), 2 * np.arange(6).reshape(2, 3))
+    found = jax.vmap(lambda d, k: d["x"] * k, in_axes=({"x": 0, "y": None}, None))({"x": m, "y": 1.0}, 3.0)
+    close(found, 3 * np.arange(6).reshape(2, 3))
+    close(jax.vmap(jax.grad(lambda x: x**3))(jnp.asarray(X)), 3 * X**2)
+    close(jax.vmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(jnp.asarray([1.0, 3.0])), [0.25, 0.75])
+
+
+def test_jit_traces_once_for_each_signature():
+    traced = []
+
+    @jax.jit
+    def f(x, scale=1.0):
+        traced.append(x.shape)
+        return {"out": jnp.sin(x) * scale}
+
+    for _ in range(2):
+        close(f(X)["out"], np.sin(X))
+        close(f(X, scale=2.0)["out"], 2 * np.sin(X))
+    assert len(traced) == 2
+    close(jax.jit(lambda x, n: x * n, static_argnums=1)(X, 3), 3 * X)
+    close(jax.jit(lambda x, how: x + 1 if how == "up" else x, static_argnames="how")(X, how="up"), X + 1)
+    close(jax.jit(jax.grad(lambda x: jnp.sum(f(x)["out"])))(X), np.cos(X))
+    with jax.disable_jit():
+        f(X)
+    assert len(traced) == 3
+
+
+def test_shapes_without_values():
+    shape = jax.eval_shape(lambda x: {"y": x @ x}, jax.ShapeDtypeStruct((2, 2), jnp.float32))["y"]
+    assert shape == jax.ShapeDtypeStruct((2, 2), np.float32)
+    assert jnp.zeros_like(shape).shape == (2, 2)
+
+
+def test_rules_of_the_users_own():
+    @jax.custom_vjp
+    def f(x, y):
+        return jnp.sin(x) * y
+
+    def fwd(x, y):
+        return f(x, y), (jnp.cos(x), {"y": y, "sin": jnp.sin(x)})
+
+    f.defvjp(fwd, lambda kept, g: (10 * kept[0] * g * kept[1]["y"], kept[1]["sin"] * g))
+    for found in (jax.grad(f, (0, 1)), jax.jit(jax.grad(f, (0, 1)))):
+        x, y = found(1.0, 2.0)
+        close(x, 20 * np.cos(1.0))
+        close(y, np.sin(1.0))
+    close(jax.vmap(jax.grad(f))(jnp.ones(2), jnp.arange(2.0)), 10 * np.cos(1.0) * np.arange(2))
+
+    @jax.custom_jvp
+    def square(x):
+        return x**2
+
+    square.defjvp(lambda primals, tangents: (square(primals[0]), 7.0 * tangents[0]))
+    close(jax.grad(square)(3.0), 7.0)
+    close(jax.jvp(square, (3.0,), (2.0,))[1], 14.0)
+
+    clipped = jax.custom_vjp(lambda limit, x: x, nondiff_argnums=(0,))
+    clipped.defvjp(lambda limit, x: (x, None), lambda limit, _, g: (jnp.clip(g, -limit, limit),))
+    close(jax.grad(lambda x: 5.0 * clipped(0.5, x))(1.0), 0.5)
+    close(jax.grad(jax.checkpoint(lambda x: jnp.sum(jnp.sin(x))))(X), np.cos(X))
+
+
+def test_control_flow():
+    carry, ys = lax.scan(lambda c, x: (c + x, {"c": c * x}), 0.0, jnp.arange(4.0))
+    close(carry, 6.0)
+    assert not carry.weak_type
+    close(ys["c"], [0.0, 0.0, 2.0, 9.0])
+    close(lax.fori_loop(0, 5, lambda i, v: v + i, 0), 10)
+    close(lax.while_loop(lambda v: v[0] < 10, lambda v: (v[0] * 2, v[1]), (1, 0.0))[0], 16)
+    for f in (
+        lambda x: lax.cond(x > 0, jnp.sin, lambda y: -y, x),
+        lambda x: lax.switch(x < 0, [jnp.sin, lambda y: -y], x),
+    ):
+        for g in (f, jax.jit(f)):
+            close(g(2.0), np.sin(2.0))
+            close(g(-2.0), 2.0)
+            close(jax.grad(g)(-2.0), -1.0)
+    close(jax.grad(lambda x: lax.scan(lambda c, _: (c * x, None), 1.0, None, length=3)[0])(2.0), 12.0)
+    close(jax.grad(lambda x: lax.stop_gradient(x) * x)(3.0), 3.0)
+    values, places = lax.top_k(jnp.asarray(X), 2)
+    close(values, [2.0, 0.5])
+    close(places, [2, 0])
+    with pytest.raises(TypeError, match="a carry of dtype int32 becomes float32"):
+        lax.fori_loop(0, 3, lambda i, v: v + jnp.float32(1), jnp.int32(0))
+
+
+# ---- containers
+
+
+def test_trees():
+    tree = {"b": [1, (2, None)], "a": 3}
+    leaves, structure = jax.tree.flatten(tree)
+    assert leaves == [3, 1, 2]
+    assert jax.tree.unflatten(structure, leaves) == tree
+    assert jax.tree.map(lambda x, y: x + y, tree, tree) == {"b": [2, (4, None)], "a": 6}
+    assert jax.tree.reduce(lambda x, y: x + y, tree) == 6
+    assert jax.tree.leaves([1, [2, 3]], is_leaf=lambda x: x == [2, 3]) == [1, [2, 3]]
+    paths = [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(tree)]
+    assert paths == ["['a']", "['b'][0]", "['b'][1][0]"]
+    assert jax.tree.transpose(
+        jax.tree.structure([0, 0]), jax.tree.structure({"x": 0}), [{"x": 1}, {"x": 2}]
+    ) == {"x": [1, 2]}
+
+    @dataclasses.dataclass
+    class Point:
+        x: float
+        name: str = "p"
+
+    assert jax.tree.leaves(Point(1.0))[0] == Point(1.0)
+    tree_util.register_dataclass(Point, ["x"], ["name"])
+    assert jax.tree.map(lambda v: v * 2, Point(1.0)) == Point(2.0)
+    ((path, _),) = tree_util.tree_leaves_with_path(Point(1.0))
+    assert tree_util.keystr(path) == ".x"
+    close(jax.grad(lambda p: p.x**2)(Point(3.0)).x, 6.0)
+    part = tree_util.Partial(jnp.multiply, 3.0)
+    close(jax.jit(lambda f, x: f(x))(part, 2.0), 6.0)
+    flat, back = jax.flatten_util.ravel_pytree({"a": jnp.ones((2, 1)), "b": 2.0})
+    close(flat, [1.0, 1.0, 2.0])
+    assert back(flat)["a"].shape == (2, 1)
+
+
+# ---- as a program
+
+
+PROGRAM = """
+import jax, jax.numpy as jnp
+params = {"w": jax.random.normal(jax.random.PRNGKey(0), (3,))}
+print(__name__, jax.tree.map(jnp.shape, params), float(jax.grad(lambda x: x**3)(2.0)))
+"""
+
+
+def test_it_runs_programs(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, "-m", "fgrad.compat.jax", str(tmp_path / "program.py")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("__main__ {'w': (3,)} 12.0\n", 0), done.stderr
+
+
+def test_keys_draw_jaxs_numbers():
+    drawn = jax.random.normal(jax.random.PRNGKey(0), (3,))
+    close(drawn, [1.6226422, 2.0252647, -0.43359444])  # JAX 0.10
+    close(
+        jax.jit(lambda k: jax.random.uniform(k, (2,)))(jax.random.key(1)),
+        np.asarray(jax.random.uniform(jax.random.key(1), (2,))),
+    )
