@@ -155,6 +155,19 @@ class Keywords(TypedDict, total=False):
 Out: TypeAlias = Array | tuple[Array | None, ...] | None
 
 
+class _Description:
+    """The docstring of a class, and of its instances one that is composed when somebody reads it."""
+
+    def __init__(self, text: str | None) -> None:
+        self.text = text
+
+    def __get__(self, instance: Ufunc | None, owner: type[Ufunc]) -> str | None:
+        if instance is None:
+            return self.text
+        composed: str = instance.__dict__.setdefault("__doc__", instance.describe())
+        return composed
+
+
 class Ufunc:
     """A universal function: calls with NumPy's arguments and keywords, and NumPy's methods.
 
@@ -169,6 +182,7 @@ class Ufunc:
     identity: Any
     ntypes: int
     types: list[str]
+    describe: Callable[[], str]
 
     def __init__(
         self,
@@ -191,14 +205,24 @@ class Ufunc:
             primitive: the name of its primitive; None: its own name.
         """
         self.slopes: tuple[str | None, ...] = slopes if isinstance(slopes, tuple) else (slopes,) * ufunc.nin
-        text = described(ufunc, doc, self.slopes, example, convention)
-        self._describe(ufunc, ufunc.__name__, text, primitive or ufunc.__name__, "fgrad.numpy")
+        self._take(
+            ufunc,
+            ufunc.__name__,
+            lambda: described(ufunc, doc, self.slopes, example, convention),
+            primitive or ufunc.__name__,
+            "fgrad.numpy",
+        )
         NUMPY[ufunc] = FUNCTIONS[ufunc.__name__] = self
 
-    def _describe(self, ufunc: np.ufunc, name: str, doc: str, primitive: str, module: str) -> None:
-        """Take the attributes of `ufunc`."""
+    def __init_subclass__(cls) -> None:
+        cls.__doc__ = _Description(cls.__doc__)  # type: ignore[assignment]
+
+    def _take(
+        self, ufunc: np.ufunc, name: str, describe: Callable[[], str], primitive: str, module: str
+    ) -> None:
+        """Take the attributes of `ufunc`; `describe` returns the docstring."""
         self.__name__ = self.__qualname__ = name
-        self.__module__, self.__doc__ = module, doc
+        self.__module__, self.describe = module, describe
         self.ufunc, self.primitive = ufunc, PRIMITIVES[primitive]
         self.nin, self.nout, self.nargs, self.identity = ufunc.nin, ufunc.nout, ufunc.nargs, ufunc.identity
         self.ntypes, self.types, self.signature = ufunc.ntypes, ufunc.types, ufunc.signature

@@ -175,7 +175,7 @@ class Array:
         """Return the elements in another dtype."""
         return made(_converted(self._tensor, canonical(dtype)), weak=False)
 
-    def reshape(self, *shape: Any, order: str = "C") -> Array:
+    def reshape(self, *shape: Any, order: Any = "C") -> Array:
         """Return the elements in another shape."""
         lengths = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
         return made(fnp.reshape(self._tensor, tuple(map(int, lengths)), order=order), self.weak_type)
@@ -421,10 +421,10 @@ for _name, _function in (
     *(("gt", fnp.greater), ("ge", fnp.greater_equal)),
 ):
     _operator(_name, _function, strong=True)
-for _name, _function in (
+for _name, _unary in (
     *(("neg", fnp.negative), ("pos", fnp.positive), ("abs", fnp.absolute), ("invert", fnp.invert)),
 ):
-    setattr(Array, f"__{_name}__", lambda self, _f=_function: elementwise(_f, self))
+    setattr(Array, f"__{_name}__", lambda self, _f=_unary: elementwise(_f, self))
 
 
 def _pow(self: Array, other: Any) -> Any:

@@ -446,7 +446,7 @@ def broadcast_arrays(*args: Any) -> list[Array]:
     return [made(fnp.broadcast_to(a._tensor, shape), a.weak_type) for a in arrays]
 
 
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: Any = "xy") -> list[Array]:
     """Return the coordinates of the points of a grid."""
     arrays = [as_array(x) for x in xi]
     found = fnp.meshgrid(*(a._tensor for a in arrays), sparse=sparse, indexing=indexing)

@@ -4,7 +4,7 @@ Arrays are handed to SciPy as they are. Every transform is linear, so its deriva
 single precision stays single. SciPy's own functions take Tensors as well: they find these (see `backend`).
 """
 
-from fgrad.names import offers as _offers
+from fgrad.names import offered as _offered
 from fgrad.scipy.fft.cosine import dct as dct
 from fgrad.scipy.fft.cosine import dctn as dctn
 from fgrad.scipy.fft.cosine import dst as dst
@@ -34,4 +34,6 @@ from fgrad.scipy.fft.fourier import rfft as rfft
 from fgrad.scipy.fft.fourier import rfft2 as rfft2
 from fgrad.scipy.fft.fourier import rfftn as rfftn
 
-__dir__ = _offers(globals())
+
+def __dir__() -> list[str]:
+    return _offered(globals())

@@ -27,7 +27,7 @@ class Special(Ufunc):
         assert ufunc is not None  # noqa: S101 -- whoever declares it has looked
         source = f" Derivative: {TABLE[primitives[0]].source}." if primitives[0] in TABLE else ""
         doc = f"Return scipy.special.{name} of arrays and Tensors.{source}"
-        self._describe(ufunc, name, doc, primitives[0], "fgrad.scipy.special")
+        self._take(ufunc, name, lambda: doc, primitives[0], "fgrad.scipy.special")
         self.primitives = primitives
         NUMPY[ufunc] = UFUNCS[ufunc] = self
 
