@@ -15,7 +15,7 @@ from fgrad.adjoints.lowering import lowered
 from fgrad.adjoints.programs import tangent_places
 from fgrad.adjoints.tangent import tangent
 
-HELPERS = {"np": np, "math": math, "grown": grown.py_func, "plus": lambda a, b: a + b}
+HELPERS = {"np": np, "math": math, "grown": grown, "plus": lambda a, b: a + b}
 HELPERS |= {n: f.py_func for n, f in slopes.HELPERS.items() if n != "plus"}
 
 

@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 from numba import types
 
@@ -31,7 +30,6 @@ _ALLOCATION = re.compile(r" {4}\w+ = (np\.(empty|zeros)\(|\w+\.copy\(\))")
 STACKS = {"f": "float64", "i": "int64", "c": "complex128"}
 
 
-@numba.njit
 def grown(stack: Any, size: int) -> Any:
     """Return a stack with the same elements and place for `size`, at least twice as many."""
     made = np.empty(max(2 * stack.size, size), stack.dtype)
@@ -376,7 +374,7 @@ class Adjoint:
                 if n in written and n not in returned and n in names:
                     out.add(f"{self.cts[n]} = {names[n]}{'' if n in self.lent else '.copy()'}")
                 else:
-                    out.add(f"{self.cts[n]} = np.zeros({n}.shape, {emission.dtype_text(self.kinds[n])})")
+                    out.add(f"{self.cts[n]} = {emission.zeros_for(n, self.kinds[n])}")
         for n in scalars:
             out.add(f"{self.cts[n]} = {emission.zero(self.kinds[n])}")
         self.cotangents(self.function.body, out)
@@ -409,7 +407,7 @@ class Adjoint:
         if not syntax.is_array(ty):
             return emission.zero(ty)
         made = self.reversal.fresh(f"{name}_ct")
-        out.add(f"{made} = np.zeros({name}.shape, {emission.dtype_text(ty)})")
+        out.add(f"{made} = {emission.zeros_for(name, ty)}")
         return made
 
     def backward(self, body: list[Stmt], out: emission.Text, *, top: bool = False) -> None:

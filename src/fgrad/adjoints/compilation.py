@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,12 +13,16 @@ import numpy as np
 from fgrad.adjoints import slopes, stored
 from fgrad.adjoints.adjoint import grown
 from fgrad.adjoints.syntax import Function
-from fgrad.compat.numba import is_dispatcher, keep
+from fgrad.compat.numba import grown as quickly_grown
+from fgrad.compat.numba import is_dispatcher, keep, zeros
+
+_ZEROS = re.compile(r"= np\.zeros\((?!.*, np\.)")  # in double precision
 
 
 def compiled(source: str, name: str, function: Function) -> Callable[..., Any]:
     """Return the function of a text, compiled when it is first called, or found on disk."""
-    own = {"np": np, "math": math, "grown": grown, **slopes.HELPERS}
+    source = _ZEROS.sub("= np__zeros(", source)
+    own = {"np": np, "math": math, "np__zeros": zeros(), "grown": quickly_grown(grown), **slopes.HELPERS}
     calls = any(map(is_dispatcher, function.constants.values()))  # whose symbols may have others' names
     options = {**function.options, "error_model": "numpy"}  # what raises has raised in the kernel
     key = "" if calls else stored.key(source, function.constants, options=options)

@@ -94,6 +94,95 @@ def on_typing(kind: type, act: Callable[..., Any]) -> None:
     typeof_impl.register(kind)(act)
 
 
+# ---- arrays ----------------------------------------------------------------------------------------------
+
+
+@self_test
+def arrays_are_made() -> bool:
+    """Return whether what makes arrays in Numba's machine code is where `zeros` looks for it."""
+    import inspect  # noqa: PLC0415 -- late, as below
+
+    from numba.core import cgutils  # noqa: PLC0415 -- late, as below
+    from numba.np import arrayobj  # noqa: PLC0415
+
+    names = ["context", "builder", "arrtype", "shapes"]
+    known = list(inspect.signature(arrayobj._empty_nd_impl).parameters) == names
+    return known and all(callable(f) for f in (cgutils.memset, cgutils.raw_memcpy, cgutils.unpack_tuple))
+
+
+@cache
+def zeros() -> Any:
+    """Return `numpy.zeros` of a length or a shape for compiled functions, in a form that compiles at once."""
+    import numba  # noqa: PLC0415 -- late, as below
+    import numpy  # noqa: ICN001, PLC0415
+
+    if not arrays_are_made():
+        return numpy.zeros
+    from numba.core import cgutils  # noqa: PLC0415 -- late, as below
+    from numba.np import arrayobj  # noqa: PLC0415
+
+    types: Any = numba.types
+
+    def make(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        (kind,), (given,) = signature.args, args
+        kinds, parts = [kind], [given]
+        if isinstance(kind, types.BaseTuple):
+            kinds, parts = list(kind), cgutils.unpack_tuple(builder, given, len(kind))
+        pairs = zip(kinds, parts, strict=True)
+        lengths = [context.cast(builder, n, of, types.intp) for of, n in pairs]
+        for n in lengths:
+            with cgutils.if_unlikely(builder, builder.icmp_signed("<", n, n.type(0))):
+                message = ("negative dimensions not allowed",)
+                context.call_conv.return_user_exc(builder, ValueError, message)
+        array = arrayobj._empty_nd_impl(context, builder, signature.return_type, lengths)
+        cgutils.memset(builder, array.data, builder.mul(array.itemsize, array.nitems), 0)
+        return array._getvalue()
+
+    def typed(_: Any, shape: Any) -> Any:
+        kinds = list(shape) if isinstance(shape, types.BaseTuple) else [shape]
+        if all(isinstance(kind, types.Integer) for kind in kinds):
+            return types.Array(types.float64, len(kinds), "C")(shape), make
+        return None
+
+    typed.__name__ = typed.__qualname__ = "zeros"
+    made: Any = numba.extending.intrinsic(typed)
+    return made
+
+
+@cache
+def grown(otherwise: Callable[..., Any]) -> Any:
+    """Return the function of a vector and a size that copies it to one of that size, or of twice its own.
+
+    It is for compiled functions, as `zeros`; where it cannot be had, `otherwise` compiled is.
+    """
+    import numba  # noqa: PLC0415 -- late, as below
+
+    if not arrays_are_made():
+        return numba.njit(otherwise)
+    from numba.core import cgutils  # noqa: PLC0415 -- late, as below
+    from numba.np import arrayobj  # noqa: PLC0415
+
+    types = numba.types
+
+    def make(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        old = arrayobj.make_array(signature.args[0])(context, builder, args[0])
+        size = context.cast(builder, args[1], signature.args[1], types.intp)
+        twice = builder.add(old.nitems, old.nitems)
+        more = builder.select(builder.icmp_signed(">", size, twice), size, twice)
+        array = arrayobj._empty_nd_impl(context, builder, signature.return_type, [more])
+        cgutils.raw_memcpy(builder, array.data, old.data, old.nitems, old.itemsize)
+        return array._getvalue()
+
+    def typed(_: Any, stack: Any, size: Any) -> Any:
+        if isinstance(stack, types.Array) and (stack.ndim, stack.layout) == (1, "C"):
+            return types.Array(stack.dtype, 1, "C")(stack, size), make
+        return None
+
+    typed.__name__ = typed.__qualname__ = "grown"
+    made: Any = numba.extending.intrinsic(typed)
+    return made
+
+
 # ---- machine code ----------------------------------------------------------------------------------------
 
 

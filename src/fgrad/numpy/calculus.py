@@ -32,7 +32,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         Array of the shape of `y` without the axis; of floats, integers give float64.
 
     Derivative:
-        in the samples, their coordinates and their distance.
+        That of the sum, in the samples, their coordinates and their distance.
 
     Example:
         >>> fnp.trapezoid([0.0, 1.0, 4.0])
@@ -75,7 +75,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> An
         TypeError: a wrong number of distances.
 
     Derivative:
-        in the samples, the distances and the coordinates.
+        That of the differences, in the samples, the distances and the coordinates.
 
     Example:
         >>> fnp.gradient(np.array([0.0, 1.0, 4.0, 9.0]))
@@ -168,7 +168,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.
         Array of the shape and dtype of `p`; integers give float64 unless `period` is an integer too.
 
     Derivative:
-        one in the phases; of `period`, how many periods were added.
+        One in the phases; of `period`, how many periods were added.
 
     Example:
         >>> fnp.unwrap(np.array([0.0, 3.0, 6.5, 0.5]))

@@ -240,7 +240,7 @@ def sinc(x: Any) -> Any:
         Array of the shape of `x`, of floats or complex numbers.
 
     Derivative:
-        of every order exact at zero and near it.
+        Of every order exact at zero and near it.
 
     Example:
         >>> fnp.sinc(np.array([0.0, 0.5]))
@@ -265,7 +265,7 @@ def i0(x: Any) -> Any:
         TypeError: complex numbers.
 
     Derivative:
-        that of order one.
+        That of order one.
 
     Example:
         >>> fnp.i0(0.0)

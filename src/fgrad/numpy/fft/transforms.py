@@ -127,7 +127,7 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any
         AxisError: `axis` is not an axis of `a`.
 
     Derivative:
-        the transform itself; the gradient of a real array is real.
+        The transform itself; the gradient of a real array is real.
 
     Example:
         >>> fnp.fft.fft(np.array([1.0, 0.0, 0.0, 0.0]))
@@ -188,7 +188,7 @@ def irfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: A
         ValueError: a length is not positive, or an unknown `norm`.
 
     Derivative:
-        linear in the real and imaginary parts; the imaginary parts of the first element and, for even n, of
+        Linear in the real and imaginary parts; the imaginary parts of the first element and, for even n, of
         the last are ignored and have gradient zero.
 
     Example:
