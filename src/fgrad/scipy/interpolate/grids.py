@@ -26,15 +26,19 @@ class RegularGridInterpolator:
     """Interpolation between values on a rectangular grid.
 
     Args:
-        points: for each of the first axes of `values` its coordinates, increasing or decreasing.
+        points: for each of the first axes of `values` its coordinates (n_i,), increasing or decreasing.
         values: real or complex values (n_1, ..., n_d, ...).
         method: "linear", "nearest", "slinear", "cubic" or "quintic" (splines, whose grid is no Tensor that is
-            differentiated).
+            mapped or traced).
         bounds_error: whether query points that are seen to be beyond the grid are an error; where nobody can
             look, inside vmap and jit, NaN is what they get.
         fill_value: the value beyond the grid without `bounds_error`; None: what the method gives there.
         solver: not supported: the systems of splines are solved directly.
         solver_args: likewise.
+
+    Returns:
+        An object that is called: points (..., d), or a tuple of d arrays that broadcast, give values (...)
+        and the further axes of `values`, of their dtype and at least float64 with the points'.
 
     Raises:
         ValueError: incompatible shapes, an unknown method, a grid that is seen not to be sorted.
@@ -42,13 +46,17 @@ class RegularGridInterpolator:
 
     Derivative:
         In values and query points, and in the grid where the method is "linear". At a point of the grid that
-        of the right side; that of "nearest" in query points is zero.
+        of the right side, at the last one of the left; that of "nearest" in query points is zero.
+
+    Differences from SciPy:
+        The methods "pchip" and "..._legacy" and solvers are not supported; query points of NaN give NaN.
 
     Example:
-        >>> import fgrad
         >>> grid = (np.array([0.0, 1.0]), np.array([0.0, 2.0]))
         >>> f = RegularGridInterpolator(grid, np.array([[0.0, 1.0], [2.0, 5.0]]))
-        >>> fgrad.grad(lambda x: f(x)[0])(np.array([0.5, 1.0]))
+        >>> f([0.5, 1.0])
+        array([2.])
+        >>> fg.grad(lambda x: f(x)[0])(np.array([0.5, 1.0]))
         array([3., 1.])
     """
 
@@ -231,5 +239,34 @@ def interpn(
     bounds_error: bool = True,
     fill_value: Any = np.nan,
 ) -> Any:
-    """Return values at query points of a rectangular grid; arguments as in `RegularGridInterpolator`."""
+    """Return values at query points of a rectangular grid.
+
+    Args:
+        points: for each of the first axes of `values` its coordinates (n_i,), increasing or decreasing.
+        values: real or complex values (n_1, ..., n_d, ...).
+        xi: points (..., d), or d arrays of coordinates that broadcast.
+        method: as in `RegularGridInterpolator`.
+        bounds_error: likewise.
+        fill_value: likewise.
+
+    Returns:
+        Array (...) with the further axes of `values`, floats or complex numbers.
+
+    Raises:
+        NotImplementedError: the methods "pchip" and "..._legacy".
+        ValueError: incompatible shapes, an unknown method, a grid that is seen not to be sorted, points that
+            are seen to be beyond it.
+
+    Derivative:
+        That of `RegularGridInterpolator`.
+
+    Differences from SciPy:
+        The method "splinef2d" is not supported.
+
+    Example:
+        >>> interpn([[0.0, 1.0, 3.0]], [0.0, 2.0, 3.0], [0.5])
+        array([1.])
+        >>> fg.grad(lambda v: interpn([[0.0, 1.0, 3.0]], v, [0.5])[0])(np.array([0.0, 2.0, 3.0]))
+        array([0.5, 0.5, 0. ])
+    """
     return RegularGridInterpolator(points, values, method, bounds_error, fill_value)(xi)
