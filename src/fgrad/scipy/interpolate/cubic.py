@@ -104,8 +104,8 @@ class CubicSpline(CubicHermiteSpline):
         ValueError: incompatible shapes, ends that are unknown, or values that are seen to be wrong.
 
     Derivative:
-        In points, values, what is given at the ends, and query points, through a banded system. Values that
-        are periodic are seen to be equal, but differentiated as two.
+        In points, values, what is given at the ends, and query points, through a banded system. With periodic
+        ends the first and the last value are differentiated as two.
 
     Source:
         de Boor (1978), A Practical Guide to Splines, chapter IV.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.placement import near, placed
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor, bind, is_tracked
 from fgrad.extend.engine import as_value, concrete, convert, on_host, reshape, together
 from fgrad.extend.engine import asarray as as_tensor
 from fgrad.numpy.indexing import take
@@ -29,7 +29,7 @@ class RegularGridInterpolator:
         points: for each of the first axes of `values` its coordinates (n_i,), increasing or decreasing.
         values: real or complex values (n_1, ..., n_d, ...).
         method: "linear", "nearest", "slinear", "cubic" or "quintic" (splines, whose grid is no Tensor that is
-            mapped or traced).
+            differentiated, mapped or traced).
         bounds_error: whether query points that are seen to be beyond the grid are an error; where nobody can
             look, inside vmap and jit, NaN is what they get.
         fill_value: the value beyond the grid without `bounds_error`; None: what the method gives there.
@@ -38,7 +38,7 @@ class RegularGridInterpolator:
 
     Returns:
         An object that is called: points (..., d), or a tuple of d arrays that broadcast, give values (...)
-        and the further axes of `values`, of their dtype and at least float64 with the points'.
+        and the further axes of `values`, of their dtype; integers give float64.
 
     Raises:
         ValueError: incompatible shapes, an unknown method, a grid that is seen not to be sorted.
@@ -46,10 +46,11 @@ class RegularGridInterpolator:
 
     Derivative:
         In values and query points, and in the grid where the method is "linear". At a point of the grid that
-        of the right side, at the last one of the left; that of "nearest" in query points is zero.
+        of the right side, at the last one of the left; that of "nearest" in query points is zero. A
+        derivative in the grid of splines is a `TypeError`.
 
     Differences from SciPy:
-        The methods "pchip" and "..._legacy" and solvers are not supported; query points of NaN give NaN.
+        The methods "pchip" and "..._legacy" and solvers are not supported.
 
     Example:
         >>> grid = (np.array([0.0, 1.0]), np.array([0.0, 2.0]))
@@ -199,6 +200,11 @@ class RegularGridInterpolator:
                     raise ValueError(
                         f"There are {g.shape[0]} points in dimension {i}, but method {method} requires at "
                         f"least {k + 1} points per dimension."
+                    )
+                if isinstance(g, Tensor) and is_tracked(g):
+                    raise TypeError(
+                        f"RegularGridInterpolator: method {method!r} has no derivative in the grid; use "
+                        "'linear', or make the grid constant: points.detach()"
                     )
                 spline = make_interp_spline(on_host(concrete(g, "the grid of a spline")), c, k, axis=i)
                 knots.append(spline.t)

@@ -76,6 +76,7 @@ class PPoly:
         `antiderivative` return others, `integrate` a number or array.
 
     Raises:
+        TypeError: complex query points.
         ValueError: incompatible shapes, or breakpoints that are seen not to increase.
 
     Derivative:
@@ -83,7 +84,7 @@ class PPoly:
         last one of the left.
 
     Differences from SciPy:
-        Breakpoints have to increase; coefficients are float64 or complex128.
+        Breakpoints have to increase.
 
     Example:
         >>> f = PPoly([[1.0, 2.0], [0.0, 1.0]], [0.0, 1.0, 2.0])

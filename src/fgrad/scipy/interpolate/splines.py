@@ -89,7 +89,8 @@ class BSpline:
         de Boor (1978), A Practical Guide to Splines, chapters IX and X.
 
     Differences from SciPy:
-        `c` holds its coefficients with `axis` first.
+        Antiderivatives of steps (k = 0), and integrals with extrapolate="periodic", are a
+        NotImplementedError.
 
     Example:
         >>> f = BSpline([0.0, 0.0, 1.0, 2.0, 2.0], [0.0, 1.0, 0.0], 1)
