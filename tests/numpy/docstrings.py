@@ -1,0 +1,3 @@
+"""What a docstring of the reference has, and whether its examples run."""
+
+from __future__ import annotations
