@@ -246,7 +246,8 @@ def make_interp_spline(
         check_finite: whether infinities and NaNs that can be seen are an error.
 
     Returns:
-        A `BSpline`, with coefficients of float64 or complex128.
+        A `BSpline`, whose coefficients have the shape of `y`, but for one more along `axis` for each
+        condition at an end; float64 or complex128.
 
     Raises:
         NotImplementedError: "periodic" ends.

@@ -313,8 +313,8 @@ def orthogonal_procrustes(A: Any, B: Any, check_finite: bool = True) -> tuple[An
         check_finite: whether infinities and NaNs that can be seen are an error.
 
     Returns:
-        Orthogonal or unitary matrices (..., n, n), and sums, of the leading axes; of complex matrices both
-        are complex.
+        Arrays (..., n, n) of orthogonal or unitary matrices, and sums, of the leading axes; of complex
+        matrices both are complex.
 
     Raises:
         LinAlgError: it is differentiated where a^H b has not full rank.
@@ -538,7 +538,7 @@ def eigvalsh(
 
     Raises:
         LinAlgError: `b` is not positive definite.
-        ValueError: an unknown type or a subset that is none.
+        ValueError: an unknown type, or a subset that is none.
 
     Derivative:
         That of `eigh`; with equal eigenvalues, of results that do not depend on which is which.

@@ -214,7 +214,9 @@ _SLOPES = {  # of those that fgrad computes itself, of one argument
 _AT: dict[str, float] = {  # where examples show functions, by the names of arguments
     **dict.fromkeys(("x", "z", "a", "r", "t", "h", "phi", "u", "m"), 0.5),
     **dict.fromkeys(("y", "p"), 0.25),
-    **dict.fromkeys(("b", "alpha", "beta", "lmbda", "delta", "sigma", "gamma", "nu", "lmb", "v", "q"), 1.5),
+    **dict.fromkeys(
+        ("b", "alpha", "beta", "lmbda", "delta", "sigma", "gamma", "nu", "lmb", "v", "c", "q"), 1.5
+    ),
     **dict.fromkeys(("n", "d", "dfn"), 2),
     "k": 1,
     **dict.fromkeys(("s", "df", "dfd", "nc", "std", "mn"), 3.0),
@@ -311,9 +313,14 @@ def _derivative(f: Special, names: Sequence[str], unknown: Collection[int]) -> s
     return f"In {_listed(known, 'and')}: {where}{missing}"
 
 
+def point(function: str, names: Sequence[str]) -> tuple[float, ...]:
+    """Return where an example shows a function of arguments called `names`."""
+    return _ELSEWHERE.get(function) or tuple(_AT[name] for name in names)
+
+
 def _example(f: Special, names: Sequence[str], unknown: Collection[int]) -> list[str]:
     """Return the lines of an example: a value, and the slope in the last argument that has one."""
-    name, at = f.__name__, _ELSEWHERE.get(f.__name__) or tuple(_AT[n] for n in names)
+    name, at = f.__name__, point(f.__name__, names)
     value = f.ufunc(*at)
     place = max(i for i in range(len(names)) if i not in unknown)
     part = "[0]" if f.nout > 1 else ""
