@@ -1,4 +1,4 @@
-"""What the reference says of each function of `fgrad.scipy`: shapes, derivative, an example; and if it is so."""
+"""What the reference says of each function of `fgrad.scipy`: shapes, derivatives, examples; and if it is so."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ WHAT = {  # each returns
     "erfcinv": "the x whose erfc(x) is y",
     "fresnel": "the Fresnel integrals of sin(pi t**2 / 2) and cos(pi t**2 / 2) from 0 to z",
     "owens_t": "Owen's T: the probability that X > h and 0 < Y < a X, for standard normal X and Y",
-    "voigt_profile": "the density of a normal variable of deviation sigma plus a Cauchy one of width gamma",
+    "voigt_profile": "the density of the sum of a normal variable and a Cauchy one of half-width gamma",
     # gamma functions
     "gamma": "the gamma function",
     "gammaln": "the logarithm of |gamma(x)|",
