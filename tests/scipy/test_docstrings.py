@@ -1,4 +1,4 @@
-"""What the reference says of each function of `fgrad.scipy`: shapes, derivatives, examples; and if it is so."""
+"""What the reference says of functions of `fgrad.scipy`: shapes, derivatives, examples that hold."""
 
 from __future__ import annotations
 
