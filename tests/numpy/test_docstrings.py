@@ -2,69 +2,20 @@
 
 from __future__ import annotations
 
-import doctest
 import inspect
 from importlib import import_module
 
 import numpy as np
 import pytest
-from _pytest.doctest import _get_checker, get_optionflags
+from tests.numpy.docstrings import check_example, lacking, offered
 
 import fgrad as fg
 import fgrad.numpy as fnp
 from fgrad.numpy.registry import Paired, Ufunc
 
 MODULES = ("fgrad.numpy", "fgrad.numpy.linalg", "fgrad.numpy.fft")
-WORDS = [
-    "array",
-    "vector",
-    "tensor",
-    "truth",
-    "integer",
-    "text",
-    "dtype",
-    "shape",
-    "tuple",
-    "list",
-    "number",
-    "iterator",
-    "function",
-    "none",
-    "type",
-    "part",
-    "what",
-]
-
-
-def offered():
-    """Yield each function of these modules once, with its full name."""
-    seen = set()
-    for path in MODULES:
-        module = import_module(path)
-        for name in dir(module):
-            thing = getattr(module, name)
-            own = getattr(thing, "__module__", "").startswith("fgrad")
-            is_function = inspect.isfunction(thing) or inspect.isclass(thing) or isinstance(thing, Ufunc)
-            if own and is_function and not name.startswith("_") and id(thing) not in seen:
-                seen.add(id(thing))
-                yield f"{path}.{name}", thing
-
-
-FUNCTIONS = dict(offered())
+FUNCTIONS = dict(offered(MODULES))
 UFUNCS = [f for f in FUNCTIONS.values() if isinstance(f, Ufunc)]
-
-
-def sections(thing):
-    """Return the sections of a docstring by their titles; the text before is that of no title."""
-    found, title = {"": []}, ""
-    for line in inspect.getdoc(thing).splitlines():
-        if line.endswith(":") and line[:1].isupper():
-            title = line[:-1]
-            assert title not in found, f"twice: {title}"
-            found[title] = []
-        else:
-            found[title].append(line)
-    return {title: "\n".join(lines).strip() for title, lines in found.items()}
 
 
 def test_there_are_functions():
@@ -74,38 +25,12 @@ def test_there_are_functions():
 
 @pytest.mark.parametrize("path", MODULES)
 def test_each_function_says_what_it_returns_its_derivative_and_an_example(path):
-    lacks = {}
-    for name, thing in FUNCTIONS.items():
-        if name.rpartition(".")[0] != path:
-            continue
-        found = sections(thing)
-        wrong = [t for t in ("", "Returns", "Derivative", "Example") if not found.get(t)]
-        wrong += [] if ">>> " in found.get("Example", "") else ["nothing runs"]
-        wrong += [] if found[""].split("\n\n")[0].endswith((".", ":")) else ["no sentence"]
-        wrong += [] if any(w in found.get("Returns", "").lower() for w in WORDS) else ["no shape"]
-        if wrong:
-            lacks[name] = wrong
-    assert not lacks
+    assert not lacking(FUNCTIONS, path)
 
 
 @pytest.mark.parametrize("f", UFUNCS, ids=lambda f: f.__name__)
 def test_the_example_of_a_universal_function(f):
-    # doctest looks at functions and classes only, and these are neither
-    names = {"fg": fg, "fnp": fnp, "np": np}
-    test = doctest.DocTestParser().get_doctest(f.__doc__, names, f.__name__, None, None)
-    said = []
-    flags = flags_of_the_suite()
-    doctest.DocTestRunner(checker=_get_checker(), optionflags=flags).run(test, out=said.append)
-    assert test.examples
-    assert not said, "".join(said)
-
-
-def flags_of_the_suite():
-    class Settings:
-        def getini(self, name):
-            return ["ELLIPSIS", "NORMALIZE_WHITESPACE", "NUMBER"]
-
-    return get_optionflags(Settings())
+    check_example(f)
 
 
 POINTS = [(0.3, 0.7), (0.9, -0.4), (-0.6, 0.25), (0.5, 0.5), (2.5, 1.5), (-3.5, 2.0)]

@@ -295,6 +295,11 @@ GRID = (np.arange(3.0), np.arange(4.0))
             "PchipInterpolator",
         ),
         (lambda: interpolate.RegularGridInterpolator((X,), Y, fill_value=1j), ValueError, "compatible"),
+        (
+            lambda: fg.grad(lambda p: interpolate.RegularGridInterpolator((p,), Y, "cubic")(1.5)[0])(X),
+            TypeError,
+            "no derivative in the grid",
+        ),
         (lambda: interpolate.RegularGridInterpolator((X,), Y, solver=len), ValueError, "solved directly"),
         (
             lambda: interpolate.RegularGridInterpolator((X,), Y)(9.0),

@@ -120,6 +120,8 @@ def test_riccati(name, dtype):
     f, g = (lambda a, b, q, r, s, m=m: getattr(m, name)(a, b, q, r, None, s) for m in (linalg, reference))
     close(f(a, b, q, r, s), g(a, b, q, r, s), 1e-8)
     check_grads(f, (a, b, q, r, s), 1, rtol=1e-5)
+    skew = np.triu(np.full((2, 2), 0.3), 1) - np.tril(np.full((2, 2), 0.3), -1)
+    close(f(a, b, q, r + skew, s), g(a, b, q, r, s), 1e-8)  # of r the Hermitian part counts
 
 
 # ---- systems from factors, and systems by structure

@@ -379,5 +379,11 @@ def test_gradients_of_polygamma_and_multigammaln():
     np.testing.assert_allclose(found, theirs.psi(2.5) + theirs.psi(2.0))
 
 
+def test_zeta_of_complex_tensors_is_refused():
+    for x, q in ((fg.tensor(2j), None), (2j, fg.tensor(1.5)), (fg.tensor(2.0), 1j)):
+        with pytest.raises(TypeError, match="zeta of Tensors: complex numbers are not supported"):
+            special.zeta(x, q)
+
+
 def test_the_source_of_a_slope_is_told():
-    assert "Derivative: 10.6.1." in special.jv.__doc__
+    assert "In `z`: section 10.6.1 of dlmf.nist.gov. None is known in `v`." in special.jv.__doc__

@@ -41,20 +41,32 @@ class CubicHermiteSpline(PPoly):
     """The piecewise cubic polynomial with given values and slopes at given points.
 
     Args:
-        x: points, increasing.
-        y: values, as many along `axis`.
+        x: points (n,), increasing.
+        y: values, n of them along `axis`.
         dydx: slopes, of the shape of `y`.
         axis: the axis of interpolation.
         extrapolate: as in `PPoly`; True by default.
+
+    Returns:
+        A `PPoly` with coefficients (4, n - 1, ...). Calling it with query points of any shape returns values
+        with that shape in place of `axis`, float64 or complex128; with `nu` derivatives in the points.
 
     Raises:
         ValueError: incompatible shapes, or values that are seen to be wrong.
 
     Derivative:
-        In points, values, slopes and query points.
+        In points, values, slopes and query points; at a point that of the right side, at the last one of the
+        left.
 
     Source:
         Fritsch & Carlson (1980), Monotone piecewise cubic interpolation, SIAM J. Numer. Anal. 17, (2.1).
+
+    Example:
+        >>> f = CubicHermiteSpline([0.0, 1.0], [0.0, 1.0], [0.0, 0.0])
+        >>> f(0.5), f(0.5, 1)
+        (np.float64(0.5), np.float64(1.5))
+        >>> fg.grad(lambda s: CubicHermiteSpline([0.0, 1.0], [0.0, 1.0], s)(0.5))(np.zeros(2))
+        array([ 0.125, -0.125])
     """
 
     def __init__(self, x: Any, y: Any, dydx: Any, axis: int = 0, extrapolate: Any = None) -> None:
@@ -77,27 +89,35 @@ class CubicSpline(CubicHermiteSpline):
     """The piecewise cubic polynomial through given values whose second derivative is continuous.
 
     Args:
-        x: points, increasing.
-        y: values, as many along `axis`.
+        x: points (n,), increasing.
+        y: values, n of them along `axis`.
         axis: the axis of interpolation.
         bc_type: what holds at both ends: "not-a-knot", "periodic", "clamped" (slope zero), "natural" (second
             derivative zero), or for each end one of these (but "periodic") or (order, value), order 1 or 2.
         extrapolate: as in `PPoly`; by default "periodic" for such ends, otherwise True.
 
+    Returns:
+        A `PPoly` with coefficients (4, n - 1, ...). Calling it with query points of any shape returns values
+        with that shape in place of `axis`, float64 or complex128; with `nu` derivatives in the points.
+
     Raises:
         ValueError: incompatible shapes, ends that are unknown, or values that are seen to be wrong.
 
     Derivative:
-        In points, values, what is given at the ends, and query points, through a banded system.
+        In points, values, what is given at the ends, and query points, through a banded system. With periodic
+        ends the first and the last value are differentiated as two.
 
     Source:
         de Boor (1978), A Practical Guide to Splines, chapter IV.
 
     Example:
-        >>> import fgrad
         >>> x, y = np.arange(4.0), np.array([0.0, 1.0, 4.0, 9.0])
-        >>> fgrad.grad(lambda v: CubicSpline(x, y)(v))(2.5), CubicSpline(x, y)(2.5, 1)
-        (np.float64(5.0), np.float64(5.0))
+        >>> CubicSpline(x, y)(2.5).round(6), CubicSpline(x, y)(2.5, 1).round(6)
+        (np.float64(6.25), np.float64(5.0))
+        >>> fg.grad(lambda v: CubicSpline(x, y)(v))(2.5).round(6)
+        np.float64(5.0)
+        >>> fg.grad(lambda y: CubicSpline(x, y)(1.5))(y).round(6)
+        array([-0.0625,  0.5625,  0.5625, -0.0625])
     """
 
     def __init__(
@@ -238,10 +258,14 @@ class PchipInterpolator(CubicHermiteSpline):
     """The piecewise cubic polynomial through given values that rises and falls where they do.
 
     Args:
-        x: points, increasing.
-        y: real values, as many along `axis`.
+        x: points (n,), increasing.
+        y: real values, n of them along `axis`.
         axis: the axis of interpolation.
         extrapolate: as in `PPoly`; True by default.
+
+    Returns:
+        A `PPoly` with coefficients (4, n - 1, ...). Calling it with query points of any shape returns values
+        with that shape in place of `axis`, float64 or complex128; with `nu` derivatives in the points.
 
     Raises:
         ValueError: incompatible shapes, complex values, or values that are seen to be wrong.
@@ -252,6 +276,15 @@ class PchipInterpolator(CubicHermiteSpline):
     Source:
         Fritsch & Butland (1984), A method for constructing local monotone piecewise cubic interpolants, SIAM
         J. Sci. Comput. 5; Moler (2004), Numerical Computing with MATLAB, 3.6, for the ends.
+
+    Example:
+        >>> x, y = np.arange(3.0), np.array([0.0, 1.0, 1.0])
+        >>> PchipInterpolator(x, y)(1.5)
+        np.float64(1.0)
+        >>> fg.grad(lambda v: PchipInterpolator(x, y)(v))(0.5)
+        np.float64(1.125)
+        >>> fg.grad(lambda y: PchipInterpolator(x, y)(1.5))(y)  # the slope at 1 stays zero
+        array([0. , 0.5, 0.5])
     """
 
     def __init__(self, x: Any, y: Any, axis: int = 0, extrapolate: Any = None) -> None:
@@ -294,22 +327,34 @@ class Akima1DInterpolator(CubicHermiteSpline):
     """The piecewise cubic polynomial through given values whose slopes are those of near neighbours.
 
     Args:
-        x: points, increasing.
-        y: real values, as many along `axis`.
+        x: points (n,), increasing.
+        y: real values, n of them along `axis`.
         axis: the axis of interpolation.
         method: "akima" or "makima".
         extrapolate: as in `PPoly`; False by default.
+
+    Returns:
+        A `PPoly` with coefficients (4, n - 1, ...). Calling it with query points of any shape returns values
+        with that shape in place of `axis`, float64 or complex128; NaN beyond the ends.
 
     Raises:
         NotImplementedError: an unknown method.
         ValueError: incompatible shapes, complex values, or values that are seen to be wrong.
 
     Derivative:
-        In points, values and query points.
+        In points, values and query points. Where the weights of neighbours are zero, that of the mean that
+        SciPy takes there.
 
     Source:
         Akima (1970), A new method of interpolation and smooth curve fitting based on local procedures, J. ACM
         17.
+
+    Example:
+        >>> x, y = np.arange(5.0), np.array([0.0, 1.0, 4.0, 9.0, 16.0])
+        >>> Akima1DInterpolator(x, y)(2.5)
+        np.float64(6.25)
+        >>> fg.grad(lambda v: Akima1DInterpolator(x, y)(v))(2.5)
+        np.float64(5.0)
     """
 
     def __init__(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.placement import near, placed
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor, bind, is_tracked
 from fgrad.extend.engine import as_value, concrete, convert, on_host, reshape, together
 from fgrad.extend.engine import asarray as as_tensor
 from fgrad.numpy.indexing import take
@@ -26,15 +26,19 @@ class RegularGridInterpolator:
     """Interpolation between values on a rectangular grid.
 
     Args:
-        points: for each of the first axes of `values` its coordinates, increasing or decreasing.
+        points: for each of the first axes of `values` its coordinates (n_i,), increasing or decreasing.
         values: real or complex values (n_1, ..., n_d, ...).
         method: "linear", "nearest", "slinear", "cubic" or "quintic" (splines, whose grid is no Tensor that is
-            differentiated).
+            differentiated, mapped or traced).
         bounds_error: whether query points that are seen to be beyond the grid are an error; where nobody can
             look, inside vmap and jit, NaN is what they get.
         fill_value: the value beyond the grid without `bounds_error`; None: what the method gives there.
         solver: not supported: the systems of splines are solved directly.
         solver_args: likewise.
+
+    Returns:
+        An object that is called: points (..., d), or a tuple of d arrays that broadcast, give values (...)
+        and the further axes of `values`, of their dtype; integers give float64.
 
     Raises:
         ValueError: incompatible shapes, an unknown method, a grid that is seen not to be sorted.
@@ -42,13 +46,18 @@ class RegularGridInterpolator:
 
     Derivative:
         In values and query points, and in the grid where the method is "linear". At a point of the grid that
-        of the right side; that of "nearest" in query points is zero.
+        of the right side, at the last one of the left; that of "nearest" in query points is zero. A
+        derivative in the grid of splines is a `TypeError`.
+
+    Differences from SciPy:
+        The methods "pchip" and "..._legacy" and solvers are not supported.
 
     Example:
-        >>> import fgrad
         >>> grid = (np.array([0.0, 1.0]), np.array([0.0, 2.0]))
         >>> f = RegularGridInterpolator(grid, np.array([[0.0, 1.0], [2.0, 5.0]]))
-        >>> fgrad.grad(lambda x: f(x)[0])(np.array([0.5, 1.0]))
+        >>> f([0.5, 1.0])
+        array([2.])
+        >>> fg.grad(lambda x: f(x)[0])(np.array([0.5, 1.0]))
         array([3., 1.])
     """
 
@@ -192,6 +201,11 @@ class RegularGridInterpolator:
                         f"There are {g.shape[0]} points in dimension {i}, but method {method} requires at "
                         f"least {k + 1} points per dimension."
                     )
+                if isinstance(g, Tensor) and is_tracked(g):
+                    raise TypeError(
+                        f"RegularGridInterpolator: method {method!r} has no derivative in the grid; use "
+                        "'linear', or make the grid constant: points.detach()"
+                    )
                 spline = make_interp_spline(on_host(concrete(g, "the grid of a spline")), c, k, axis=i)
                 knots.append(spline.t)
                 c = moveaxis(spline.c, 0, i)
@@ -231,5 +245,34 @@ def interpn(
     bounds_error: bool = True,
     fill_value: Any = np.nan,
 ) -> Any:
-    """Return values at query points of a rectangular grid; arguments as in `RegularGridInterpolator`."""
+    """Return values at query points of a rectangular grid.
+
+    Args:
+        points: for each of the first axes of `values` its coordinates (n_i,), increasing or decreasing.
+        values: real or complex values (n_1, ..., n_d, ...).
+        xi: points (..., d), or d arrays of coordinates that broadcast.
+        method: as in `RegularGridInterpolator`.
+        bounds_error: likewise.
+        fill_value: likewise.
+
+    Returns:
+        Array (...) with the further axes of `values`, floats or complex numbers.
+
+    Raises:
+        NotImplementedError: the methods "pchip" and "..._legacy".
+        ValueError: incompatible shapes, an unknown method, a grid that is seen not to be sorted, points that
+            are seen to be beyond it.
+
+    Derivative:
+        That of `RegularGridInterpolator`.
+
+    Differences from SciPy:
+        The method "splinef2d" is not supported.
+
+    Example:
+        >>> interpn([[0.0, 1.0, 3.0]], [0.0, 2.0, 3.0], [0.5])
+        array([1.])
+        >>> fg.grad(lambda v: interpn([[0.0, 1.0, 3.0]], v, [0.5])[0])(np.array([0.0, 2.0, 3.0]))
+        array([0.5, 0.5, 0. ])
+    """
     return RegularGridInterpolator(points, values, method, bounds_error, fill_value)(xi)

@@ -64,16 +64,37 @@ class PPoly:
     """Piecewise polynomials: sum_m c[m, i] (x - x[i])^(k - m) between the breakpoints x[i] and x[i + 1].
 
     Args:
-        c: coefficients (k + 1, intervals, ...), the highest power first.
-        x: breakpoints, increasing.
-        extrapolate: whether the first and last polynomial go on; "periodic"; False: NaN beyond the ends.
+        c: coefficients (k + 1, n, ...), the highest power first.
+        x: breakpoints (n + 1,), increasing.
+        extrapolate: whether the first and last polynomial go on; "periodic"; False: NaN beyond the ends. True
+            by default.
         axis: the axis of interpolation of results.
 
+    Returns:
+        An object that is called. Calling it with query points of any shape returns values with that shape in
+        place of `axis`, float64 or complex128; with `nu` derivatives in the points. `derivative` and
+        `antiderivative` return others, `integrate` a number or array.
+
     Raises:
+        TypeError: complex query points.
         ValueError: incompatible shapes, or breakpoints that are seen not to increase.
 
     Derivative:
-        Of values, in points, coefficients and breakpoints; at a breakpoint that of the right side.
+        Of values, in points, coefficients and breakpoints; at a breakpoint that of the right side, at the
+        last one of the left.
+
+    Differences from SciPy:
+        Breakpoints have to increase.
+
+    Example:
+        >>> f = PPoly([[1.0, 2.0], [0.0, 1.0]], [0.0, 1.0, 2.0])
+        >>> f([0.5, 1.5]), f.integrate(0, 2)
+        (array([0.5, 2. ]), np.float64(2.5))
+        >>> fg.grad(f)(1.0)  # of the right side
+        np.float64(2.0)
+        >>> fg.grad(lambda c: PPoly(c, [0.0, 1.0])(0.5))(np.ones((2, 1)))
+        array([[0.5],
+               [1. ]])
     """
 
     c: Any

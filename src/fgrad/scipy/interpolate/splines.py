@@ -67,20 +67,39 @@ class BSpline:
     """A spline: the sum of B-splines of degree k on knots t, times coefficients c.
 
     Args:
-        t: knots, not decreasing: n + k + 1 of them.
+        t: knots (n + k + 1,), not decreasing.
         c: at least n coefficients along `axis`.
         k: degree.
         extrapolate: whether the first and last polynomial go on; "periodic"; False: NaN beyond t[k] and t[n].
         axis: the axis of interpolation.
 
+    Returns:
+        An object that is called. Calling it with query points of any shape returns values with that shape in
+        place of `axis`, float64 or complex128; with `nu` derivatives in the points. `derivative` and
+        `antiderivative` return others, `integrate` a number or array.
+
     Raises:
         ValueError: incompatible shapes, or knots that are seen to be wrong.
 
     Derivative:
-        Of values, in places, coefficients and knots.
+        Of values, in places, coefficients and knots; at a knot that of the right side, at the last one of the
+        left.
 
     Source:
         de Boor (1978), A Practical Guide to Splines, chapters IX and X.
+
+    Differences from SciPy:
+        Antiderivatives of steps (k = 0), and integrals with extrapolate="periodic", are a
+        NotImplementedError.
+
+    Example:
+        >>> f = BSpline([0.0, 0.0, 1.0, 2.0, 2.0], [0.0, 1.0, 0.0], 1)
+        >>> f([0.5, 1.5]), f.integrate(0, 2)
+        (array([0.5, 0.5]), np.float64(1.0))
+        >>> fg.grad(f)(1.0)  # of the right side
+        np.float64(-1.0)
+        >>> fg.grad(lambda c: BSpline([0.0, 0.0, 1.0, 2.0, 2.0], c, 1)(0.25))(np.ones(3))
+        array([0.75, 0.25, 0.  ])
     """
 
     k: int
@@ -217,8 +236,8 @@ def make_interp_spline(
     """Return the spline of degree k through given values.
 
     Args:
-        x: points, increasing; no Tensor that is differentiated.
-        y: values, as many along `axis`.
+        x: points (n,), increasing; no Tensor that is differentiated.
+        y: values, n of them along `axis`.
         k: degree.
         t: knots; None: chosen from `x` and `bc_type`, as SciPy does.
         bc_type: None or "not-a-knot", "clamped", "natural", or for each end one of these or a list of pairs
@@ -226,15 +245,27 @@ def make_interp_spline(
         axis: the axis of interpolation.
         check_finite: whether infinities and NaNs that can be seen are an error.
 
+    Returns:
+        A `BSpline`, whose coefficients have the shape of `y`, but for one more along `axis` for each
+        condition at an end; float64 or complex128.
+
     Raises:
         NotImplementedError: "periodic" ends.
         ValueError: incompatible shapes or ends.
 
     Derivative:
-        In the values (not those of ends), through a banded system; that of the spline in query points.
+        In the values (not those of ends), through a banded system; that of the spline in query points. None
+        in `x`.
 
     Source:
         de Boor (1978), A Practical Guide to Splines, chapter XIII.
+
+    Example:
+        >>> x, y = np.arange(4.0), np.array([0.0, 1.0, 4.0, 9.0])
+        >>> make_interp_spline(x, y)(2.5).round(6)
+        np.float64(6.25)
+        >>> fg.grad(lambda y: make_interp_spline(x, y, k=1)(2.5))(y)
+        array([0. , 0. , 0.5, 0.5])
     """
     if isinstance(bc_type, str) and bc_type == "periodic":
         raise NotImplementedError(

@@ -2,6 +2,10 @@
 
 Primitives that SciPy computes (`expm`, `ldl`, triangular systems, ...) and those of `fgrad.numpy.linalg` do
 the work, so that every function has derivatives of every order, and runs under vmap and jit.
+
+Leading axes are stacks. Integers are taken as float64, unless the elements are only gathered (`toeplitz` and
+its like); half precision and long double are a `TypeError`. `ct` in formulas is
+the cotangent of the result.
 """
 
 from numpy.linalg import LinAlgError as LinAlgError

@@ -27,11 +27,22 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
         overwrite_a: taken for SciPy's sake: nothing is overwritten.
         check_finite: whether infinities and NaNs that can be seen are an error.
 
+    Returns:
+        Matrices of the shape of `a`, triangular; floats or complex numbers, integers give float64.
+
     Raises:
         LinAlgError: a matrix is not positive definite.
 
     Derivative:
-        With respect to the triangle that is read: Murray (2016), arXiv:1602.07527.
+        With respect to the triangle that is read, zero in the other one: Murray (2016), arXiv:1602.07527.
+
+    Example:
+        >>> cholesky([[4.0, 2.0], [2.0, 5.0]], lower=True)
+        array([[2., 0.],
+               [1., 2.]])
+        >>> fg.grad(lambda a: cholesky(a)[0, 1])(np.array([[4.0, 2.0], [2.0, 5.0]])) + 0.0  # of the upper one
+        array([[-0.125,  0.5  ],
+               [ 0.   ,  0.   ]])
     """
     return linalg.cholesky(arguments.square(a, check_finite=check_finite), upper=not lower)
 
@@ -39,7 +50,31 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
 def cho_factor(
     a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Any, bool]:
-    """Return what `cho_solve` takes: the factor of `cholesky`, and `lower`; its other triangle is zero."""
+    """Return what `cho_solve` takes: the factor of `cholesky`, and `lower`.
+
+    Args:
+        a: positive definite Hermitian matrices (..., n, n), of which the triangle of the factor is read.
+        lower: which factor.
+        overwrite_a: taken for SciPy's sake: nothing is overwritten.
+        check_finite: whether infinities and NaNs that can be seen are an error.
+
+    Returns:
+        Triangular matrices of the shape of `a`, and a truth value.
+
+    Raises:
+        LinAlgError: a matrix is not positive definite.
+
+    Derivative:
+        That of `cholesky`.
+
+    Differences from SciPy:
+        The other triangle is zero; SciPy leaves there what was in `a`.
+
+    Example:
+        >>> cho_factor([[4.0, 2.0], [2.0, 5.0]])
+        (array([[2., 1.],
+               [0., 2.]]), False)
+    """
     return cholesky(a, lower, overwrite_a, check_finite), bool(lower)
 
 
@@ -59,11 +94,25 @@ def lu(
         check_finite: whether infinities and NaNs that can be seen are an error.
         p_indices: whether to return the permutation as indices: a = l[p] u.
 
+    Returns:
+        Permutation matrices p (..., m, m), real, l (..., m, k) with ones on the diagonal and u (..., k, n),
+        where k = min(m, n); with `p_indices` integers p (..., m).
+
     Raises:
         LinAlgError: it is differentiated where u is singular.
 
     Derivative:
-        That for a fixed permutation: de Hoog, Anderssen & Lukas (2011), Math. Comp. 80.
+        Of l and u for a fixed permutation: de Hoog, Anderssen & Lukas (2011), Math. Comp. 80.
+
+    Example:
+        >>> p, l, u = lu([[1.0, 2.0], [2.0, 8.0]])
+        >>> l, u
+        (array([[1. , 0. ],
+               [0.5, 1. ]]), array([[ 2.,  8.],
+               [ 0., -2.]]))
+        >>> fg.grad(lambda a: lu(a)[2][1, 1])(np.array([[1.0, 2.0], [2.0, 8.0]]))
+        array([[-4. ,  1. ],
+               [ 2. , -0.5]])
     """
     a = arguments.matrices(a, check_finite=check_finite)
     k = min(a.shape[-2:])
@@ -80,8 +129,25 @@ def lu(
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
     """Return what `lu_solve` takes: l and u in one matrix, and the exchanges of rows.
 
+    Args:
+        a: matrices (..., m, n).
+        overwrite_a: taken for SciPy's sake: nothing is overwritten.
+        check_finite: whether infinities and NaNs that can be seen are an error.
+
+    Returns:
+        Matrices of the shape of `a`, whose lower part holds l without its ones and whose upper part u, and
+        integers (..., min(m, n)): row i was exchanged with the one of that number.
+
+    Raises:
+        LinAlgError: it is differentiated where u is singular.
+
     Derivative:
-        As that of `lu`.
+        That of `lu`; none of the exchanges.
+
+    Example:
+        >>> lu_factor(np.array([[1.0, 2.0], [2.0, 8.0]]))[0]
+        array([[ 2. ,  8. ],
+               [ 0.5, -2. ]])
     """
     packed, exchanges, _ = bind("lu_factor", arguments.matrices(a, check_finite=check_finite))
     return packed, exchanges
@@ -103,11 +169,26 @@ def ldl(
         overwrite_a: taken for SciPy's sake: nothing is overwritten.
         check_finite: whether infinities and NaNs that can be seen are an error.
 
+    Returns:
+        l and d (..., n, n), of floats or complex numbers, and integers (..., n). d has blocks of one or two
+        rows.
+
     Raises:
         LinAlgError: it is differentiated where d is singular.
 
     Derivative:
         That for a fixed order and fixed blocks of d, with respect to the triangle that is read.
+
+    Example:
+        >>> l, d, order = ldl([[4.0, 2.0], [2.0, 5.0]])
+        >>> l, d, order
+        (array([[1. , 0. ],
+               [0.5, 1. ]]), array([[4., 0.],
+               [0., 4.]]), array([0, 1]))
+        >>> a = np.array([[4.0, 2.0], [2.0, 5.0]])
+        >>> fg.grad(lambda a: ldl(a)[1][1, 1])(a) + 0.0  # of the lower triangle
+        array([[ 0.25,  0.  ],
+               [-1.  ,  1.  ]])
     """
     a = arguments.square(A, check_finite=check_finite)
     outer, d, order = bind("ldl", a, lower=bool(lower), hermitian=bool(hermitian))
@@ -136,6 +217,10 @@ def qr(
             a[:, p] = q r.
         check_finite: whether infinities and NaNs that can be seen are an error.
 
+    Returns:
+        q (..., m, m) and r (..., m, n), with "economic" (..., m, k) and (..., k, n), where k = min(m, n), and
+        with `pivoting` integers (..., n). Floats or complex numbers, integers give float64.
+
     Raises:
         LinAlgError: it is differentiated where columns are dependent, or the result depends on columns of a
             full q that are not determined.
@@ -144,6 +229,18 @@ def qr(
 
     Derivative:
         That of `fgrad.numpy.linalg.qr`; with `pivoting` that for a fixed order.
+
+    Differences from SciPy:
+        Mode "raw" is not supported.
+
+    Example:
+        >>> a = np.array([[3.0, 1.0], [4.0, 2.0]])
+        >>> abs(qr(a)[1].round(6))
+        array([[5. , 2.2],
+               [0. , 0.4]])
+        >>> fg.grad(lambda a: abs(qr(a, mode="r")[0][0, 0]))(a).round(6) + 0.0
+        array([[0.6, 0. ],
+               [0.8, 0. ]])
     """
     if mode not in {"full", "r", "economic"}:
         reason = "is not supported: it has no derivative; use" if mode == "raw" else "is unknown; give"
@@ -175,12 +272,25 @@ def polar(a: Any, side: str = "right") -> tuple[Any, Any]:
         a: matrices (..., m, n).
         side: "right": a = u p; "left": a = p u.
 
+    Returns:
+        u (..., m, n), and p (..., n, n), on the left side (..., m, m); floats or complex numbers, integers
+        give float64.
+
     Raises:
         LinAlgError: it is differentiated at a matrix that has not full rank.
         ValueError: another side.
 
     Derivative:
         By a Sylvester equation, for equal singular values too: Higham (2008), Functions of Matrices, 8.2.
+
+    Example:
+        >>> u, p = polar(np.array([[0.0, -2.0], [2.0, 0.0]]))
+        >>> u.round(6) + 0.0, p.round(6) + 0.0
+        (array([[ 0., -1.],
+               [ 1.,  0.]]), array([[2., 0.],
+               [0., 2.]]))
+        >>> fg.grad(lambda t: polar(np.diag([2.0, 2.0]) * t)[1][0, 0])(1.0)  # u stays as it is
+        np.float64(2.0)
     """
     if side not in {"right", "left"}:
         raise ValueError("`side` must be either 'right' or 'left'")
@@ -197,8 +307,27 @@ def polar(a: Any, side: str = "right") -> tuple[Any, Any]:
 def orthogonal_procrustes(A: Any, B: Any, check_finite: bool = True) -> tuple[Any, Any]:  # noqa: N803
     """Return the orthogonal matrix r for which |a r - b| is least, and the sum of singular values of a^H b.
 
+    Args:
+        A: matrices (..., m, n).
+        B: matrices of the same shape.
+        check_finite: whether infinities and NaNs that can be seen are an error.
+
+    Returns:
+        Arrays (..., n, n) of orthogonal or unitary matrices, and sums, of the leading axes; of complex
+        matrices both are complex.
+
+    Raises:
+        LinAlgError: it is differentiated where a^H b has not full rank.
+        ValueError: the shapes differ.
+
     Derivative:
         That of `polar`.
+
+    Example:
+        >>> r, scale = orthogonal_procrustes(np.eye(2), np.array([[0.0, 3.0], [-3.0, 0.0]]))
+        >>> r.round(6) + 0.0, float(scale)
+        (array([[ 0.,  1.],
+               [-1.,  0.]]), 6.0)
     """
     a, b = (arguments.matrices(x, check_finite=check_finite) for x in (A, B))
     if a.shape != b.shape:
@@ -220,8 +349,33 @@ def svd(
 ) -> Any:
     """Return the singular value decomposition a = u diag(s) vh, or without `compute_uv` s alone.
 
+    Args:
+        a: matrices (..., m, n).
+        full_matrices: whether u and vh are square.
+        compute_uv: whether to return u and vh, otherwise s alone.
+        overwrite_a: taken for SciPy's sake: nothing is overwritten.
+        check_finite: whether infinities and NaNs that can be seen are an error.
+        lapack_driver: "gesdd" or "gesvd"; both give what NumPy's does.
+
+    Returns:
+        Tuple of u (..., m, k), s (..., k), real, the largest first, and vh (..., k, n), k = min(m, n) or as
+        `full_matrices` says; without `compute_uv` s alone.
+
+    Raises:
+        LinAlgError: it is differentiated where singular vectors are not determined and the result depends on
+            the choice.
+        ValueError: an unknown driver.
+
     Derivative:
-        As that of `fgrad.numpy.linalg.svd`, and with its errors.
+        That of `fgrad.numpy.linalg.svd`: for equal singular values finite if the result does not depend on
+        the choice of their vectors.
+
+    Example:
+        >>> svd(np.diag([1.0, 3.0]), compute_uv=False)
+        array([3., 1.])
+        >>> fg.grad(lambda a: svd(a)[1][0])(np.diag([1.0, 3.0])) + 0.0
+        array([[0., 0.],
+               [0., 1.]])
     """
     if lapack_driver not in {"gesdd", "gesvd"}:
         raise ValueError(f'lapack_driver must be "gesdd" or "gesvd", not "{lapack_driver}"')
@@ -231,7 +385,29 @@ def svd(
 
 
 def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """Return the singular values of matrices, the largest first."""
+    """Return the singular values of matrices, the largest first.
+
+    Args:
+        a: matrices (..., m, n).
+        overwrite_a: taken for SciPy's sake: nothing is overwritten.
+        check_finite: whether infinities and NaNs that can be seen are an error.
+
+    Returns:
+        Array (..., min(m, n)), real floats.
+
+    Raises:
+        ValueError: fewer than two axes.
+
+    Derivative:
+        u_i v_i^H: Giles (2008), 3.2; of a singular value that is zero, where it has a kink, zero.
+
+    Example:
+        >>> svdvals(np.diag([1.0, 3.0]))
+        array([3., 1.])
+        >>> fg.grad(lambda a: svdvals(a)[0])(np.diag([1.0, 3.0])) + 0.0
+        array([[0., 0.],
+               [0., 1.]])
+    """
     return linalg.svdvals(arguments.matrices(a, check_finite=check_finite))
 
 
@@ -264,12 +440,26 @@ def eigh(
         subset_by_value: low and high of the interval (low, high] of those wanted, or None for all.
         driver: taken for SciPy's sake; signs of vectors may be others than SciPy's.
 
+    Returns:
+        Pair of eigenvalues (..., k), real, and eigenvectors (..., n, k), as columns, or eigenvalues alone; k
+        is n, or how many a subset has. Without `b` vectors have length one, with it v^H b v = 1, for type 3
+        v^H b^-1 v = 1.
+
     Raises:
         LinAlgError: `b` is not positive definite, or it is differentiated where eigenvectors are not
             determined and the result depends on the choice.
 
     Derivative:
-        That of `fgrad.numpy.linalg.eigh`, with respect to the triangle that is read.
+        That of `fgrad.numpy.linalg.eigh`, with respect to the triangle that is read; zero in the other one.
+        Eigenvectors of equal eigenvalues: finite if the result does not depend on their choice.
+
+    Example:
+        >>> eigh([[2.0, 0.0], [0.0, 3.0]], [[1.0, 0.0], [0.0, 2.0]], eigvals_only=True).round(6)
+        array([1.5, 2. ])
+        >>> a = np.array([[2.0, 1.0], [1.0, 2.0]])
+        >>> fg.grad(lambda a: eigh(a, eigvals_only=True)[1])(a).round(6) + 0.0  # of the lower triangle
+        array([[0.5, 0. ],
+               [1. , 0.5]])
     """
     if type not in {1, 2, 3}:
         raise ValueError(f'"type" keyword only accepts 1, 2, and 3, not {type}')
@@ -341,7 +531,24 @@ def eigvalsh(
     subset_by_value: Any = None,
     driver: str | None = None,
 ) -> Any:
-    """Return the eigenvalues of Hermitian matrices in ascending order; arguments as in `eigh`."""
+    """Return the eigenvalues of Hermitian matrices in ascending order; arguments as in `eigh`.
+
+    Returns:
+        Array (..., n), real floats; with a subset as many as it has.
+
+    Raises:
+        LinAlgError: `b` is not positive definite.
+        ValueError: an unknown type, or a subset that is none.
+
+    Derivative:
+        That of `eigh`; with equal eigenvalues, of results that do not depend on which is which.
+
+    Example:
+        >>> eigvalsh([[2.0, 1.0], [1.0, 2.0]]).round(6)
+        array([1., 3.])
+        >>> eigvalsh([[2.0, 1.0], [1.0, 2.0]], subset_by_index=(1, 1)).round(6)
+        array([3.])
+    """
     return eigh(
         a,
         b,
@@ -367,8 +574,8 @@ def eig(
     """Return the eigenvalues, which are complex, and eigenvectors, of length one, of square matrices.
 
     Args:
-        a: square matrices.
-        b: None, or regular matrices: a v = w b v.
+        a: square matrices (..., n, n).
+        b: None, or regular matrices (..., n, n): a v = w b v.
         left: not supported.
         right: whether to return eigenvectors, otherwise eigenvalues alone.
         overwrite_a: taken for SciPy's sake: nothing is overwritten.
@@ -376,12 +583,23 @@ def eig(
         check_finite: whether infinities and NaNs that can be seen are an error.
         homogeneous_eigvals: not supported.
 
+    Returns:
+        Pair of eigenvalues (..., n), complex, and eigenvectors (..., n, n), as columns, real where every
+        eigenvalue is seen to be; or eigenvalues alone.
+
     Raises:
         LinAlgError: it is differentiated at a defective matrix, or the result depends on phases.
         NotImplementedError: left eigenvectors or homogeneous eigenvalues.
 
     Derivative:
-        That of `fgrad.numpy.linalg.eig`.
+        That of `fgrad.numpy.linalg.eig`: of results that do not depend on the phases of vectors.
+
+    Example:
+        >>> eig(np.diag([1.0, 2.0]))[0]
+        array([1.+0.j, 2.+0.j])
+        >>> fg.grad(lambda a: eigvals(a)[1].real)(np.array([[1.0, 5.0], [0.0, 2.0]])).round(6) + 0.0
+        array([[0., 0.],
+               [5., 1.]])
     """
     if left or homogeneous_eigvals:
         raise NotImplementedError(
@@ -406,5 +624,20 @@ def eigvals(
     check_finite: bool = True,
     homogeneous_eigvals: bool = False,
 ) -> Any:
-    """Return the eigenvalues, which are complex, of square matrices; arguments as in `eig`."""
+    """Return the eigenvalues of square matrices: `eig` without `right`, and its arguments.
+
+    Returns:
+        Array (..., n), complex.
+
+    Raises:
+        LinAlgError: it is differentiated at a defective matrix.
+        NotImplementedError: homogeneous eigenvalues.
+
+    Derivative:
+        That of `eig`.
+
+    Example:
+        >>> eigvals(np.array([[0.0, 1.0], [-1.0, 0.0]])).round(6) + 0.0
+        array([0.+1.j, 0.-1.j])
+    """
     return eig(a, b, right=False, check_finite=check_finite, homogeneous_eigvals=homogeneous_eigvals)

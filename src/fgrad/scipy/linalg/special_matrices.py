@@ -40,13 +40,18 @@ def toeplitz(c: Any, r: Any = None) -> Any:
         r: the first row, (..., n), whose first element is not read; None: the conjugate of `c`.
 
     Returns:
-        Matrices (..., m, n).
+        Matrices (..., m, n), of the promoted dtype; integers give integers where both are.
+
+    Derivative:
+        Sums along diagonals of the cotangent.
 
     Example:
         >>> toeplitz([1, 2, 3], [1, 4])
         array([[1, 4],
                [2, 1],
                [3, 2]])
+        >>> fg.grad(lambda c: toeplitz(c, np.zeros(2)).sum())(np.ones(3))
+        array([2., 2., 1.])
     """
     c, r = _vectors(c, conjugate(as_value(c)) if r is None else r)
     m, n = c.shape[-1], r.shape[-1]
@@ -63,7 +68,18 @@ def hankel(c: Any, r: Any = None) -> Any:
         r: the last row, (..., n), whose first element is not read; None: zeros.
 
     Returns:
-        Matrices (..., m, n).
+        Matrices (..., m, n), of the promoted dtype.
+
+    Derivative:
+        Sums along antidiagonals of the cotangent.
+
+    Example:
+        >>> hankel([1, 2, 3], [3, 4])
+        array([[1, 2],
+               [2, 3],
+               [3, 4]])
+        >>> fg.grad(lambda c: hankel(c).sum())(np.ones(3))
+        array([1., 2., 3.])
     """
     c = as_value(c)
     c, r = _vectors(c, near(c).zeros(c.shape, c.dtype) if r is None else r)
@@ -73,17 +89,51 @@ def hankel(c: Any, r: Any = None) -> Any:
 
 
 def circulant(c: Any) -> Any:
-    """Return the matrices (..., n, n) whose columns are the vectors (..., n), each shifted by one."""
+    """Return matrices whose columns are a vector, each shifted by one more element.
+
+    Args:
+        c: vectors (..., n).
+
+    Returns:
+        Matrices (..., n, n), of the dtype of `c`.
+
+    Derivative:
+        Sums along diagonals that go on at the other side.
+
+    Example:
+        >>> circulant([1, 2, 3])
+        array([[1, 3, 2],
+               [2, 1, 3],
+               [3, 2, 1]])
+        >>> fg.grad(lambda c: circulant(c)[0].prod())(np.array([1.0, 2.0, 3.0]))
+        array([6., 3., 2.])
+    """
     (c,) = _vectors(c)
     n = c.shape[-1]
     return take(c, (np.arange(n)[:, None] - np.arange(n)) % max(n, 1), axis=-1)
 
 
 def companion(a: Any) -> Any:
-    """Return the matrices (..., n - 1, n - 1) whose eigenvalues are the roots of polynomials (..., n).
+    """Return the matrices whose eigenvalues are the roots of polynomials.
+
+    Args:
+        a: coefficients (..., n), the highest power first.
+
+    Returns:
+        Matrices (..., n - 1, n - 1); floats or complex numbers, integers give float64.
 
     Raises:
         ValueError: fewer than two coefficients, or the first is seen to be zero.
+
+    Derivative:
+        That of the quotients -a_k / a_0 in the first row.
+
+    Example:
+        >>> companion([2.0, 4.0, 6.0])
+        array([[-2., -3.],
+               [ 1.,  0.]])
+        >>> fg.grad(lambda a: companion(a)[0, 1])(np.array([2.0, 4.0, 6.0])) + 0.0
+        array([ 1.5,  0. , -0.5])
     """
     (a,) = _vectors(a)
     a = arguments.numbers(a)
@@ -104,8 +154,20 @@ def block_diag(*arrs: Any) -> Any:
     Args:
         arrs: matrices (..., m, n), whose leading axes broadcast; vectors count as one row.
 
+    Returns:
+        Matrices (..., sum of m, sum of n), of the promoted dtype; of no block (1, 0).
+
     Derivative:
         The blocks of the cotangent.
+
+    Example:
+        >>> block_diag([[1, 2]], [[3], [4]])
+        array([[1, 2, 0],
+               [0, 0, 3],
+               [0, 0, 4]])
+        >>> fg.grad(lambda a: (block_diag(a, 2.0) ** 2).sum())(np.ones((2, 1)))
+        array([[2.],
+               [2.]])
     """
     blocks = [as_value(a) for a in arrs] or [np.zeros((1, 0))]
     blocks = [
@@ -133,8 +195,23 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
         n: the length of the other vector.
         mode: "full", "valid" or "same".
 
+    Returns:
+        Matrices (..., m + n - 1, n), "same" (..., max(m, n), n), "valid" (..., max(m, n) - min(m, n) + 1, n),
+        of the dtype of `a`.
+
     Raises:
         ValueError: no elements, a length below one, or an unknown mode.
+
+    Derivative:
+        Sums along diagonals of the cotangent.
+
+    Example:
+        >>> convolution_matrix([1, 2], 2)
+        array([[1, 0],
+               [2, 1],
+               [0, 2]])
+        >>> fg.grad(lambda a: (convolution_matrix(a, 2) @ np.array([1.0, 3.0])).sum())(np.ones(2))
+        array([4., 4.])
     """
     (a,) = _vectors(a)
     m = a.shape[-1]
@@ -158,10 +235,27 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
 
 
 def leslie(f: Any, s: Any) -> Any:
-    """Return Leslie's matrices (..., n, n) of fecundities (..., n) and survivals (..., n - 1).
+    """Return Leslie's matrices: fecundities in the first row, survivals below the diagonal.
+
+    Args:
+        f: fecundities (..., n).
+        s: survivals (..., n - 1).
+
+    Returns:
+        Matrices (..., n, n), of the promoted dtype.
 
     Raises:
         ValueError: lengths that do not match.
+
+    Derivative:
+        The elements of the cotangent where fecundities and survivals are.
+
+    Example:
+        >>> leslie([0.0, 2.0], [0.5])
+        array([[0. , 2. ],
+               [0.5, 0. ]])
+        >>> fg.grad(lambda s: leslie(np.array([0.0, 2.0]), s)[1, 0])(np.array([0.5]))
+        array([1.])
     """
     f, s = _vectors(f, s)
     n = f.shape[-1]
@@ -174,10 +268,27 @@ def leslie(f: Any, s: Any) -> Any:
 
 
 def khatri_rao(a: Any, b: Any) -> Any:
-    """Return the Kronecker products of the columns of matrices (..., m, n) and (..., k, n), side by side.
+    """Return the Kronecker products of the columns of two matrices, side by side.
+
+    Args:
+        a: matrices (..., m, n).
+        b: matrices (..., k, n).
+
+    Returns:
+        Matrices (..., m k, n), of the promoted dtype.
 
     Raises:
         ValueError: another number of columns.
+
+    Derivative:
+        Of a bilinear function, in both.
+
+    Example:
+        >>> khatri_rao([[1, 2]], [[3, 4], [5, 6]])
+        array([[ 3,  8],
+               [ 5, 12]])
+        >>> fg.grad(lambda a: khatri_rao(a, np.array([[3.0, 4.0], [5.0, 6.0]])).sum())(np.ones((1, 2)))
+        array([[ 8., 10.]])
     """
     a, b = as_value(a), as_value(b)
     if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-1]:

@@ -47,12 +47,27 @@ def solve(
             elements that this says nothing of are not read, and have no gradient.
         transposed: whether to solve a^T x = b.
 
+    Returns:
+        Array of the shape of `b`, whose leading axes broadcast with those of `a`; floats or complex numbers,
+        integers give float64.
+
     Raises:
         LinAlgError: a matrix is singular, or not positive definite.
         ValueError: incompatible shapes, or an unknown `assume_a`.
 
     Derivative:
-        ct_b = solve(a^T, ct), ct_a = -ct_b x^T: Giles (2008), 2.3.1.
+        ct_b = solve(a^T, ct), ct_a = -ct_b x^T: Giles (2008), 2.3.1; zero in elements of `a` that are not
+        read. Of a symmetric `a` it is with respect to the triangle that is read.
+
+    Differences from SciPy:
+        The structure is not guessed where `assume_a` is None: `a` is a general matrix; and no warning is
+        given of ill-conditioned ones.
+
+    Example:
+        >>> solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 8.0])
+        array([1., 2.])
+        >>> fg.grad(lambda b: solve([[2.0, 0.0], [0.0, 4.0]], b).sum())(np.array([2.0, 8.0]))
+        array([0.5 , 0.25])
     """
     a = arguments.square(a, check_finite=check_finite)
     a, b, vector = arguments.system(a, b, "solve", check_finite=check_finite)
@@ -100,11 +115,24 @@ def solve_triangular(
         overwrite_b: taken for SciPy's sake: nothing is overwritten.
         check_finite: whether infinities and NaNs that can be seen are an error.
 
+    Returns:
+        Array of the shape of `b`, whose leading axes broadcast with those of `a`; floats or complex numbers,
+        integers give float64.
+
     Raises:
         LinAlgError: there is a zero on the diagonal.
+        ValueError: incompatible shapes, or an unknown `trans`.
 
     Derivative:
         Triangular systems again: Giles (2008), 2.3.1; zero in the triangle that is not read.
+
+    Example:
+        >>> solve_triangular([[2.0, 0.0], [1.0, 4.0]], [2.0, 9.0], lower=True)
+        array([1., 2.])
+        >>> low = np.array([[2.0, 0.0], [1.0, 4.0]])
+        >>> fg.grad(lambda a: solve_triangular(a, np.array([2.0, 9.0]), lower=True).sum())(low) + 0.0
+        array([[-0.375,  0.   ],
+               [-0.25 , -0.5  ]])
     """
     a = arguments.square(a, check_finite=check_finite)
     a, b, vector = arguments.system(a, b, "solve_triangular", check_finite=check_finite)
@@ -139,12 +167,25 @@ def solve_banded(
         overwrite_b: likewise.
         check_finite: whether infinities and NaNs that can be seen are an error.
 
+    Returns:
+        Array of the shape of `b`, whose leading axes broadcast with those of `ab`; floats or complex numbers,
+        integers give float64.
+
     Raises:
         LinAlgError: a matrix is singular.
         ValueError: `ab` has another number of diagonals.
 
     Derivative:
-        A banded system with the transposed matrix: Giles (2008), 2.3.1.
+        A banded system with the transposed matrix: Giles (2008), 2.3.1; zero in the corners of `ab` that are
+        not read.
+
+    Example:
+        >>> solve_banded((0, 1), [[0.0, 1.0], [2.0, 4.0]], [5.0, 4.0])
+        array([2., 1.])
+        >>> bands = np.array([[0.0, 1.0], [2.0, 4.0]])
+        >>> fg.grad(lambda ab: solve_banded((0, 1), ab, np.array([5.0, 4.0])).sum())(bands) + 0.0
+        array([[ 0.   , -0.5  ],
+               [-1.   , -0.125]])
     """
     below, above = map(int, l_and_u)
     ab = arguments.matrices(ab, check_finite=check_finite)
@@ -164,12 +205,56 @@ def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> Any:
         c_or_cr: the first column, or a pair of first column and first row, as in `toeplitz`.
         b: one vector (n,), or matrices (n, k).
         check_finite: whether infinities and NaNs that can be seen are an error.
+
+    Returns:
+        Array of the shape of `b`; floats or complex numbers, integers give float64.
+
+    Raises:
+        LinAlgError: the matrix is singular.
+        ValueError: incompatible shapes.
+
+    Derivative:
+        In the column, the row and `b`: that of `solve`, summed along diagonals.
+
+    Differences from SciPy:
+        Levinson's recursion is not used: the time is that of `solve`, and a minor may be singular.
+
+    Example:
+        >>> solve_toeplitz([2.0, 1.0], [3.0, 3.0])
+        array([1., 1.])
+        >>> fg.grad(lambda c: solve_toeplitz(c, np.array([3.0, 3.0])).sum())(np.array([2.0, 1.0])).round(6)
+        array([-0.666667, -0.666667])
     """
     return solve(_toeplitz(c_or_cr), b, check_finite=check_finite)
 
 
 def matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: int | None = None) -> Any:
-    """Return the product of a Toeplitz matrix, given as in `solve_toeplitz`, and a vector or matrix."""
+    """Return the product of a Toeplitz matrix and a vector or matrix.
+
+    Args:
+        c_or_cr: the first column (m,), or a pair of first column and first row (n,), as in `toeplitz`.
+        x: vector (n,), or matrix (n, k).
+        check_finite: whether infinities and NaNs that can be seen are an error.
+        workers: taken for SciPy's sake.
+
+    Returns:
+        Array (m,) or (m, k); floats or complex numbers, integers give float64.
+
+    Raises:
+        ValueError: incompatible shapes.
+
+    Derivative:
+        Of a bilinear function, in the column, the row and `x`.
+
+    Differences from SciPy:
+        The matrix is made and multiplied, not transformed by Fourier.
+
+    Example:
+        >>> matmul_toeplitz([1.0, 2.0], [3.0, 4.0])
+        array([11., 10.])
+        >>> fg.grad(lambda c: matmul_toeplitz(c, np.array([3.0, 4.0])).sum())(np.array([1.0, 2.0]))
+        array([7., 7.])
+    """
     x = arguments.numbers(x, check_finite=check_finite)
     a, x = arguments.common(arguments.numbers(_toeplitz(c_or_cr), check_finite=check_finite), x)
     return a @ x
@@ -192,20 +277,82 @@ def inv(
 ) -> Any:
     """Return the inverse of square matrices; arguments as in `solve`.
 
+    Returns:
+        Matrices of the shape of `a`; floats or complex numbers, integers give float64.
+
+    Raises:
+        LinAlgError: a matrix is singular, or not positive definite.
+        ValueError: matrices that are not square, or an unknown `assume_a`.
+
     Derivative:
-        -inv(a)^T ct inv(a)^T: Giles (2008), 2.2.3.
+        -inv(a)^T ct inv(a)^T: Giles (2008), 2.2.3; zero in elements that `assume_a` and `lower` leave unread.
+
+    Example:
+        >>> inv([[2.0, 0.0], [0.0, 4.0]])
+        array([[0.5 , 0.  ],
+               [0.  , 0.25]])
+        >>> fg.grad(lambda a: inv(a)[0, 0])(np.array([[2.0, 0.0], [0.0, 4.0]])) + 0.0
+        array([[-0.25,  0.  ],
+               [ 0.  ,  0.  ]])
     """
     a = arguments.square(a, check_finite=check_finite)
     return solve(a, near(a).eye(a.shape[-1], dtype=a.dtype), lower, check_finite=False, assume_a=assume_a)
 
 
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """Return the determinant of square matrices; its derivative is right for singular ones too."""
+    """Return the determinant of square matrices.
+
+    Args:
+        a: square matrices (..., n, n).
+        overwrite_a: taken for SciPy's sake: nothing is overwritten.
+        check_finite: whether infinities and NaNs that can be seen are an error.
+
+    Returns:
+        Array of the leading axes of `a`; floats or complex numbers, integers give float64.
+
+    Raises:
+        LinAlgError: a derivative beyond the third at a singular matrix.
+        ValueError: matrices that are not square.
+
+    Derivative:
+        The matrix of cofactors, Giles (2008), 2.2.4; to third order also where the matrix is singular.
+
+    Example:
+        >>> det([[1.0, 2.0], [3.0, 4.0]])
+        np.float64(-2.0)
+        >>> fg.grad(det)(np.array([[1.0, 2.0], [2.0, 4.0]]))
+        array([[ 4., -2.],
+               [-2.,  1.]])
+    """
     return linalg.det(arguments.square(a, check_finite=check_finite))
 
 
 def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> Any:
-    """Return a norm of vectors or matrices; orders and derivative as in `fgrad.numpy.linalg.norm`."""
+    """Return a norm of vectors or matrices.
+
+    Args:
+        a: array.
+        ord: the order, as in `fgrad.numpy.linalg.norm`; None: the root of the sum of squares.
+        axis: one axis for vectors, two for matrices; None: all.
+        keepdims: whether the reduced axes stay with length one.
+        check_finite: whether infinities and NaNs that can be seen are an error.
+
+    Returns:
+        Array of the shape of `a` without the axes; real floats.
+
+    Raises:
+        ValueError: an unknown order, or more than two axes.
+
+    Derivative:
+        Zero where the norm is zero, and for singular values that are zero; where n elements, rows or columns
+        attain a maximum or minimum, 1 / n of it each.
+
+    Example:
+        >>> norm([3.0, 4.0])
+        np.float64(5.0)
+        >>> fg.grad(norm)(np.array([3.0, 4.0])), fg.grad(norm)(np.zeros(2))
+        (array([0.6, 0.8]), array([0., 0.]))
+    """
     return linalg.norm(arguments.numbers(a, check_finite=check_finite), ord, axis, keepdims)
 
 
@@ -221,8 +368,24 @@ def pinv(
         return_rank: whether to return the rank too.
         check_finite: whether infinities and NaNs that can be seen are an error.
 
+    Returns:
+        Matrices (..., n, m), and with `return_rank` integers, of the leading axes.
+
+    Raises:
+        TypeError: `atol` inside vmap or jit, where values cannot be seen.
+        ValueError: a negative tolerance.
+
     Derivative:
-        That along matrices of the same rank: Golub & Pereyra (1973), SIAM J. Numer. Anal. 10.
+        That along matrices of the same rank: Golub & Pereyra (1973), SIAM J. Numer. Anal. 10; for another
+        rank the pseudo-inverse jumps. None of the rank.
+
+    Example:
+        >>> pinv(np.array([[2.0, 0.0], [0.0, 0.0]])) + 0.0
+        array([[0.5, 0. ],
+               [0. , 0. ]])
+        >>> fg.grad(lambda a: pinv(a).sum())(np.array([[2.0], [0.0]])) + 0.0
+        array([[-0.25],
+               [ 0.25]])
     """
     a = arguments.matrices(a, check_finite=check_finite)
     return _pseudo_inverse(a, atol, rtol, return_rank=return_rank, hermitian=False)
@@ -236,7 +399,34 @@ def pinvh(
     return_rank: bool = False,
     check_finite: bool = True,
 ) -> Any:
-    """Return the pseudo-inverse of Hermitian matrices, of which one triangle is read; otherwise as `pinv`."""
+    """Return the pseudo-inverse of Hermitian matrices, and with `return_rank` the rank.
+
+    Args:
+        a: Hermitian matrices (..., n, n), of which one triangle is read.
+        atol: as in `pinv`, of the sizes of eigenvalues.
+        rtol: likewise.
+        lower: which triangle.
+        return_rank: whether to return the rank too.
+        check_finite: whether infinities and NaNs that can be seen are an error.
+
+    Returns:
+        Matrices of the shape of `a`, and with `return_rank` integers, of the leading axes.
+
+    Raises:
+        TypeError: `atol` inside vmap or jit, where values cannot be seen.
+        ValueError: matrices that are not square, or a negative tolerance.
+
+    Derivative:
+        That of `pinv`, with respect to the triangle that is read; zero in the other one.
+
+    Example:
+        >>> pinvh(np.diag([2.0, 0.0])).round(6) + 0.0
+        array([[0.5, 0. ],
+               [0. , 0. ]])
+        >>> fg.grad(lambda a: pinvh(a)[0, 0])(np.diag([2.0, 4.0])).round(6) + 0.0
+        array([[-0.25,  0.  ],
+               [ 0.  ,  0.  ]])
+    """
     a = arguments.square(a, check_finite=check_finite)
     a = a if lower else matrices.adjoint(a)
     return _pseudo_inverse(a, atol, rtol, return_rank=return_rank, hermitian=True)
@@ -276,8 +466,26 @@ def lstsq(
         check_finite: whether infinities and NaNs that can be seen are an error.
         lapack_driver: taken for SciPy's sake.
 
+    Returns:
+        x (n,) or (n, k), the sums of squared residuals (none unless m > n = rank), the rank, an integer, and
+        the singular values (min(m, n),). Inside `vmap` and while tracing the rank is not known: residuals are
+        given wherever m > n, NaN for a lower rank.
+
+    Raises:
+        LinAlgError: `a` or `b` has too many axes, or another number of rows.
+
     Derivative:
-        That of `pinv`: Golub & Pereyra (1973).
+        In `a` and `b`: that of `pinv`, along matrices of the same rank: Golub & Pereyra (1973).
+
+    Differences from SciPy:
+        Singular values are returned whatever `lapack_driver` says.
+
+    Example:
+        >>> a = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
+        >>> lstsq(a, np.array([1.0, 2.0, 3.0]))[0].round(6)
+        array([1., 1.])
+        >>> fg.grad(lambda b: lstsq(a, b)[0][1])(np.array([1.0, 2.0, 3.0])).round(6) + 0.0
+        array([-0.5,  0. ,  0.5])
     """
     a = arguments.matrices(a, check_finite=check_finite)
     b = arguments.numbers(b, check_finite=check_finite)
@@ -293,8 +501,28 @@ def cho_solve(
 ) -> Any:
     """Return the solution x of a x = b from what `cho_factor` gave of `a`.
 
+    Args:
+        c_and_lower: matrices (..., n, n), and whether they are lower triangular.
+        b: one vector (n,), or matrices (..., n, k).
+        overwrite_b: taken for SciPy's sake: nothing is overwritten.
+        check_finite: whether infinities and NaNs that can be seen are an error.
+
+    Returns:
+        Array of the shape of `b`, whose leading axes broadcast with those of the factor; floats or complex
+        numbers.
+
+    Raises:
+        LinAlgError: there is a zero on the diagonal.
+        ValueError: incompatible shapes.
+
     Derivative:
-        That of two triangular systems.
+        That of two triangular systems, in `b` and in the triangle of the factor that is read.
+
+    Example:
+        >>> cho_solve((np.array([[2.0, 0.0], [1.0, 2.0]]), True), [4.0, 6.0])
+        array([0.5, 1. ])
+        >>> fg.grad(lambda x: cho_solve(([[x]], True), [1.0])[0])(2.0)  # of x^-2
+        np.float64(-0.25)
     """
     c, lower = c_and_lower
     c = arguments.square(c, check_finite=check_finite)
@@ -321,8 +549,22 @@ def lu_solve(
         overwrite_b: taken for SciPy's sake: nothing is overwritten.
         check_finite: whether infinities and NaNs that can be seen are an error.
 
+    Returns:
+        Array of the shape of `b`, whose leading axes broadcast with those of the factors; floats or complex
+        numbers.
+
+    Raises:
+        LinAlgError: u is singular.
+        ValueError: incompatible shapes, or an unknown `trans`.
+
     Derivative:
-        That of two triangular systems.
+        That of two triangular systems, in `b` and in both factors; none in the exchanges.
+
+    Example:
+        >>> lu_solve((np.array([[2.0, 8.0], [0.5, -2.0]]), np.array([1, 1])), [3.0, 10.0])
+        array([1., 1.])
+        >>> fg.grad(lambda x: lu_solve(([[x]], [0]), [1.0])[0])(2.0)  # of 1 / x
+        np.float64(-0.25)
     """
     lu, piv = lu_and_piv
     lu = arguments.square(lu, check_finite=check_finite)

@@ -105,12 +105,26 @@ def correlate1d(
         cval: one number.
         origin: by how much weights are moved, to the left if positive.
 
+    Returns:
+        Array of the shape of `input`, of its float or complex dtype, complex if the weights are, or of that
+        of `output`.
+
     Raises:
         RuntimeError: no weights, or an unknown mode.
         ValueError: an origin beyond the weights.
 
     Derivative:
-        In the image, the weights and `cval`.
+        In the image, the weights (of which it takes conjugates) and `cval`. What is repeated or mirrored
+        beyond an edge adds to the element it comes from.
+
+    Differences from SciPy:
+        `output` is a dtype, no array, where an argument is a Tensor. Digits of integers are not cut off.
+
+    Example:
+        >>> correlate1d([1.0, 2.0, 4.0], [-1.0, 0.0, 1.0])
+        array([1., 3., 2.])
+        >>> fg.grad(lambda x: correlate1d(x, [1.0, 1.0, 1.0])[0])(np.array([1.0, 2.0, 4.0]))  # reflected
+        array([2., 1., 0.])
     """
     x, w, dtype = _pair(input, weights)
     y = _along(x, conjugate(w), axis, mode, cval, origin, "correlate1d")
@@ -127,7 +141,37 @@ def convolve1d(
     cval: Any = 0.0,
     origin: int = 0,
 ) -> Any:
-    """Return the convolution of an image with weights along one axis; arguments as in `correlate1d`."""
+    """Return the convolution of an image with weights along one axis.
+
+    Args:
+        input: real or complex image; integers are taken as float64.
+        weights: a vector.
+        axis: the axis.
+        output: None, or the dtype of the result.
+        mode: as in `correlate1d`.
+        cval: one number.
+        origin: by how much weights are moved, to the right if positive.
+
+    Returns:
+        Array of the shape of `input`, of its float or complex dtype, complex if the weights are, or of that
+        of `output`.
+
+    Raises:
+        RuntimeError: no weights, or an unknown mode.
+        ValueError: an origin beyond the weights.
+
+    Derivative:
+        In the image, the weights and `cval`, as that of `correlate1d`.
+
+    Differences from SciPy:
+        Those of `correlate1d`.
+
+    Example:
+        >>> convolve1d([1.0, 2.0, 4.0], [-1.0, 0.0, 1.0])
+        array([-1., -3., -2.])
+        >>> fg.grad(lambda w: convolve1d([1.0, 2.0, 4.0], w)[1])(np.array([-1.0, 0.0, 1.0]))
+        array([4., 2., 1.])
+    """
     x, w, dtype = _pair(input, weights)
     origin = -origin - (w.shape[0] % 2 == 0)
     y = _along(x, reverse(w, 0), axis, mode, cval, origin, "convolve1d")
@@ -183,12 +227,27 @@ def correlate(
         origin: by how much weights are moved, one number or one for each axis.
         axes: along which to filter; None: all.
 
+    Returns:
+        Array of the shape of `input`, of its float or complex dtype, complex if the weights are, or of that
+        of `output`.
+
     Raises:
         RuntimeError: weights with another number of axes, or an unknown mode.
         ValueError: an origin beyond the weights.
 
     Derivative:
-        In the image, the weights and `cval`.
+        In the image, the weights (of which it takes conjugates) and `cval`, as that of `correlate1d`.
+
+    Differences from SciPy:
+        Those of `correlate1d`; `mode` is one for all axes.
+
+    Example:
+        >>> correlate([[1.0, 2.0], [3.0, 4.0]], [[0.0, 1.0]])
+        array([[1., 2.],
+               [3., 4.]])
+        >>> fg.grad(lambda x: correlate(x, [[1.0, 1.0, 1.0]])[0, 0])(np.ones((2, 2)))  # reflected
+        array([[2., 1.],
+               [0., 0.]])
     """
     x, w, dtype = _pair(input, weights)
     y = _everywhere(x, conjugate(w), mode, cval, origin, axes, "correlate", flips=False)
@@ -206,7 +265,38 @@ def convolve(
     *,
     axes: Any = None,
 ) -> Any:
-    """Return the convolution of an image with weights; arguments as in `correlate`."""
+    """Return the convolution of an image with weights.
+
+    Args:
+        input: real or complex image; integers are taken as float64.
+        weights: as many axes as the image has, or as there are `axes`.
+        output: None, or the dtype of the result.
+        mode: as in `correlate1d`.
+        cval: one number.
+        origin: by how much weights are moved, one number or one for each axis.
+        axes: along which to filter; None: all.
+
+    Returns:
+        Array of the shape of `input`, of its float or complex dtype, complex if the weights are, or of that
+        of `output`.
+
+    Raises:
+        RuntimeError: weights with another number of axes, or an unknown mode.
+        ValueError: an origin beyond the weights.
+
+    Derivative:
+        In the image, the weights and `cval`, as that of `correlate1d`.
+
+    Differences from SciPy:
+        Those of `correlate`.
+
+    Example:
+        >>> convolve([[1.0, 2.0], [3.0, 4.0]], [[0.0, 1.0, 2.0]])
+        array([[ 3.,  4.],
+               [ 9., 10.]])
+        >>> fg.grad(lambda w: convolve([[1.0, 2.0], [3.0, 4.0]], w)[0, 0])(np.zeros((1, 3)))
+        array([[2., 1., 1.]])
+    """
     x, w, dtype = _pair(input, weights)
     y = _everywhere(x, w, mode, cval, origin, axes, "convolve", flips=True)
     return as_output(convert(y, dtype), output)
@@ -265,11 +355,25 @@ def gaussian_filter1d(
         truncate: the length of the weights to each side, in standard deviations.
         radius: the same in elements; needed where `sigma` is mapped or traced.
 
+    Returns:
+        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
+
     Raises:
+        TypeError: `sigma` is mapped or traced, and there is no radius.
         ValueError: a negative order, or a radius that is no integer or negative.
 
     Derivative:
-        In the image, `cval`, and `sigma` for a fixed number of weights.
+        In the image, `cval`, and `sigma` for a fixed number of weights: that jumps with `sigma`, the weights
+        at the ends with it.
+
+    Differences from SciPy:
+        Those of `correlate1d`.
+
+    Example:
+        >>> gaussian_filter1d([0.0, 1.0, 0.0], 1.0, radius=1).round(6)
+        array([0.274069, 0.451863, 0.274069])
+        >>> fg.grad(lambda s: gaussian_filter1d([0.0, 1.0, 0.0], s, radius=1)[1])(1.0).round(6)
+        np.float64(-0.247683)
     """
     x = inexact(input)
     if radius is None:
@@ -308,8 +412,28 @@ def gaussian_filter(
         radius: the same in elements, one or one for each of `axes`; needed where `sigma` is mapped or traced.
         axes: along which to filter; None: all.
 
+    Returns:
+        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
+
+    Raises:
+        RuntimeError: an unknown mode, or sequences of another length.
+        TypeError: `sigma` is mapped or traced, and there is no radius.
+        ValueError: a negative order or radius.
+
     Derivative:
-        In the image, `cval`, and `sigma` for a fixed number of weights.
+        In the image, `cval`, and `sigma` for a fixed number of weights: that of `gaussian_filter1d`, axis by
+        axis.
+
+    Differences from SciPy:
+        Those of `correlate1d`.
+
+    Example:
+        >>> gaussian_filter(np.eye(2), 1.0, radius=1).round(6)
+        array([[0.60209, 0.39791],
+               [0.39791, 0.60209]])
+        >>> fg.grad(lambda x: gaussian_filter(x, 1.0, radius=1)[0, 0])(np.eye(2)).round(6)
+        array([[0.526976, 0.198955],
+               [0.198955, 0.075114]])
     """
     x = inexact(input)
     axes = _axes(axes, len(x.shape))
@@ -331,7 +455,37 @@ def uniform_filter1d(
     cval: Any = 0.0,
     origin: int = 0,
 ) -> Any:
-    """Return the means of `size` neighbours along one axis; otherwise as `correlate1d`."""
+    """Return the means of neighbours along one axis.
+
+    Args:
+        input: real or complex image; integers are taken as float64.
+        size: how many.
+        axis: the axis.
+        output: None, or the dtype of the result.
+        mode: as in `correlate1d`.
+        cval: one number.
+        origin: by how much neighbours are moved, to the left if positive.
+
+    Returns:
+        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
+
+    Raises:
+        RuntimeError: a size below one, or an unknown mode.
+        ValueError: an origin beyond the neighbours.
+
+    Derivative:
+        In the image and `cval`, as that of `correlate1d`.
+
+    Differences from SciPy:
+        Those of `correlate1d`. Every mean is a sum of its own, where SciPy updates one: rounding errors do
+        not add up.
+
+    Example:
+        >>> uniform_filter1d([0.0, 3.0, 6.0], 3)
+        array([1., 3., 5.])
+        >>> fg.grad(lambda x: uniform_filter1d(x, 2)[0])(np.array([0.0, 3.0, 6.0]))
+        array([1., 0., 0.])
+    """
     x = inexact(input)
     if size < 1:
         raise RuntimeError("incorrect filter size")
@@ -350,7 +504,38 @@ def uniform_filter(
     *,
     axes: Any = None,
 ) -> Any:
-    """Return the means of neighbours; sizes, modes and origins are one, or one for each of `axes`."""
+    """Return the means of neighbours along every axis.
+
+    Args:
+        input: real or complex image; integers are taken as float64.
+        size: how many, one or one for each of `axes`.
+        output: None, or the dtype of the result.
+        mode: as in `correlate1d`, one or one for each of `axes`.
+        cval: one number.
+        origin: by how much neighbours are moved, one or one for each of `axes`.
+        axes: along which to filter; None: all.
+
+    Returns:
+        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
+
+    Raises:
+        RuntimeError: an unknown mode, or sequences of another length.
+        ValueError: an origin beyond the neighbours.
+
+    Derivative:
+        In the image and `cval`, as that of `correlate1d`.
+
+    Differences from SciPy:
+        Those of `uniform_filter1d`.
+
+    Example:
+        >>> uniform_filter([[0.0, 4.0], [8.0, 4.0]], 2)
+        array([[0., 2.],
+               [4., 4.]])
+        >>> fg.grad(lambda x: uniform_filter(x, 2)[1, 1])(np.zeros((2, 2)))
+        array([[0.25, 0.25],
+               [0.25, 0.25]])
+    """
     x = inexact(input)
     axes = _axes(axes, len(x.shape))
     columns = [per_axis(v, len(axes)) for v in (size, mode, origin)]
@@ -372,13 +557,67 @@ def _slope(input: Any, axis: int, output: Any, mode: Any, cval: Any, across: Seq
 
 @for_tensors(reference.sobel)
 def sobel(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> Any:
-    """Return slopes along one axis, smoothed by 1, 2, 1 along the others."""
+    """Return slopes along one axis, smoothed by 1, 2, 1 along the others.
+
+    Args:
+        input: real or complex image; integers are taken as float64.
+        axis: along which to take slopes.
+        output: None, or the dtype of the result.
+        mode: as in `correlate1d`, one or one for each axis.
+        cval: one number.
+
+    Returns:
+        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
+
+    Raises:
+        AxisError: `axis` is none of the image.
+        RuntimeError: an unknown mode.
+
+    Derivative:
+        In the image and `cval`, as that of `correlate1d`.
+
+    Differences from SciPy:
+        Those of `correlate1d`.
+
+    Example:
+        >>> sobel([[1.0, 2.0, 4.0]])
+        array([[ 4., 12.,  8.]])
+        >>> fg.grad(lambda x: sobel(x)[0, 1])(np.zeros((1, 3)))
+        array([[-4.,  0.,  4.]])
+    """
     return _slope(input, axis, output, mode, cval, (1, 2, 1))
 
 
 @for_tensors(reference.prewitt)
 def prewitt(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> Any:
-    """Return slopes along one axis, smoothed by 1, 1, 1 along the others."""
+    """Return slopes along one axis, smoothed by 1, 1, 1 along the others.
+
+    Args:
+        input: real or complex image; integers are taken as float64.
+        axis: along which to take slopes.
+        output: None, or the dtype of the result.
+        mode: as in `correlate1d`, one or one for each axis.
+        cval: one number.
+
+    Returns:
+        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
+
+    Raises:
+        AxisError: `axis` is none of the image.
+        RuntimeError: an unknown mode.
+
+    Derivative:
+        In the image and `cval`, as that of `correlate1d`.
+
+    Differences from SciPy:
+        Those of `correlate1d`.
+
+    Example:
+        >>> prewitt([[1.0, 2.0, 4.0]])
+        array([[3., 9., 6.]])
+        >>> fg.grad(lambda x: prewitt(x)[0, 1])(np.zeros((1, 3)))
+        array([[-3.,  0.,  3.]])
+    """
     return _slope(input, axis, output, mode, cval, (1, 1, 1))
 
 
@@ -386,7 +625,33 @@ def prewitt(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect
 def laplace(
     input: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None
 ) -> Any:
-    """Return the sum of second differences along `axes`."""
+    """Return the sum of second differences along `axes`.
+
+    Args:
+        input: real or complex image; integers are taken as float64.
+        output: None, or the dtype of the result.
+        mode: as in `correlate1d`, one or one for each of `axes`.
+        cval: one number.
+        axes: along which; None: all.
+
+    Returns:
+        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
+
+    Raises:
+        RuntimeError: an unknown mode, or as many modes as there are no axes.
+
+    Derivative:
+        In the image and `cval`, as that of `correlate1d`.
+
+    Differences from SciPy:
+        Those of `correlate1d`.
+
+    Example:
+        >>> laplace([1.0, 2.0, 4.0])
+        array([ 1.,  1., -2.])
+        >>> fg.grad(lambda x: laplace(x)[0])(np.zeros(3))  # reflected
+        array([-1.,  1.,  0.])
+    """
     x = inexact(input)
     axes = _axes(axes, len(x.shape))
     w = placed(x, np.asarray((1, -2, 1), np.empty(0, x.dtype).real.dtype))
@@ -406,7 +671,36 @@ def gaussian_laplace(
     axes: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Return the sum of second Gaussian derivatives along `axes`; keywords go to `gaussian_filter`."""
+    """Return the sum of second Gaussian derivatives along axes.
+
+    Args:
+        input: real or complex image; integers are taken as float64.
+        sigma: the standard deviation in elements, one or one for each of `axes`.
+        output: None, or the dtype of the result.
+        mode: as in `correlate1d`, one or one for each of `axes`.
+        cval: one number.
+        axes: along which; None: all.
+        kwargs: `truncate` and `radius` of `gaussian_filter`.
+
+    Returns:
+        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
+
+    Raises:
+        RuntimeError: an unknown mode, or sequences of another length.
+        TypeError: `sigma` is mapped or traced, and there is no radius.
+
+    Derivative:
+        That of `gaussian_filter`, in the image, `cval` and `sigma`.
+
+    Differences from SciPy:
+        Those of `correlate1d`.
+
+    Example:
+        >>> gaussian_laplace([0.0, 1.0, 0.0], 1.0, radius=1).round(6) + 0.0
+        array([ 0.      , -0.451863,  0.      ])
+        >>> fg.grad(lambda x: gaussian_laplace(x, 1.0, radius=1)[1])(np.ones(3)).round(6) + 0.0
+        array([ 0.      , -0.451863,  0.      ])
+    """
     return as_output(_sum(_gaussian_slopes(input, sigma, mode, cval, axes, 2, kwargs)), output)
 
 
@@ -421,7 +715,36 @@ def gaussian_gradient_magnitude(
     axes: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Return the root of the sum of squared Gaussian slopes along `axes`, whose gradient is 0 where it is."""
+    """Return the root of the sum of squared Gaussian slopes along axes.
+
+    Args:
+        input: real or complex image; integers are taken as float64.
+        sigma: the standard deviation in elements, one or one for each of `axes`.
+        output: None, or the dtype of the result.
+        mode: as in `correlate1d`, one or one for each of `axes`.
+        cval: one number.
+        axes: along which; None: all.
+        kwargs: `truncate` and `radius` of `gaussian_filter`.
+
+    Returns:
+        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
+
+    Raises:
+        RuntimeError: an unknown mode, or sequences of another length.
+        TypeError: `sigma` is mapped or traced, and there is no radius.
+
+    Derivative:
+        That of `gaussian_filter`, in the image, `cval` and `sigma`; zero where the magnitude is.
+
+    Differences from SciPy:
+        Those of `correlate1d`.
+
+    Example:
+        >>> gaussian_gradient_magnitude([0.0, 1.0, 3.0], 1.0, radius=1).round(6)
+        array([0.274069, 0.822206, 0.548137])
+        >>> fg.grad(lambda x: gaussian_gradient_magnitude(x, 1.0, radius=1)[1])(np.ones(3))  # flat
+        array([0., 0., 0.])
+    """
     slopes = _gaussian_slopes(input, sigma, mode, cval, axes, 1, kwargs)
     return as_output(bind("root", _sum([s * s for s in slopes])), output)
 

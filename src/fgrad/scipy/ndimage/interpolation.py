@@ -72,6 +72,9 @@ def spline_filter1d(
         output: the dtype of the result: of float32 images too, float64 by default.
         mode: how the image goes on beyond its edges, as in `map_coordinates`.
 
+    Returns:
+        Array of the shape of `input`; of the common dtype of it and `output`.
+
     Raises:
         RuntimeError: another order or mode.
 
@@ -80,6 +83,12 @@ def spline_filter1d(
 
     Source:
         Unser, Aldroubi & Eden (1993), B-spline signal processing, IEEE Trans. Signal Process. 41.
+
+    Example:
+        >>> spline_filter1d([0.0, 1.0, 0.0]).round(6)
+        array([-1.,  2., -1.])
+        >>> fg.grad(lambda x: spline_filter1d(x)[1])(np.array([0.0, 1.0, 0.0])).round(6)
+        array([-0.5,  2. , -0.5])
     """
     order, mode = _checked_order(order), _checked_mode(mode)
     x = inexact(input)
@@ -92,7 +101,29 @@ def spline_filter1d(
 
 @for_tensors(reference.spline_filter)
 def spline_filter(input: Any, order: int = 3, output: Any = np.float64, mode: str = "mirror") -> Any:
-    """Return the coefficients of the spline that interpolates an image; arguments as in `spline_filter1d`."""
+    """Return the coefficients of the spline that interpolates an image.
+
+    Args:
+        input: real or complex image; integers are taken as float64.
+        order: of the spline, 2 to 5.
+        output: the dtype of the result: of float32 images too, float64 by default.
+        mode: how the image goes on beyond its edges, as in `map_coordinates`.
+
+    Returns:
+        Array of the shape of `input`; of the common dtype of it and `output`.
+
+    Raises:
+        RuntimeError: another order or mode.
+
+    Derivative:
+        Of a linear map, that of `spline_filter1d` along each axis.
+
+    Example:
+        >>> spline_filter([[0.0, 1.0, 0.0]]).round(6)
+        array([[-1.,  2., -1.]])
+        >>> fg.grad(lambda x: spline_filter(x)[0, 1])(np.array([[0.0, 1.0, 0.0]])).round(6)
+        array([[-0.5,  2. , -0.5]])
+    """
     if not 2 <= order <= 5:
         raise RuntimeError("spline order not supported")
     x = inexact(input)
@@ -127,7 +158,8 @@ def map_coordinates(
         prefilter: whether `input` is an image, otherwise it holds the coefficients of the spline.
 
     Returns:
-        Array of the shape of one coordinate, of the dtype of `input`.
+        Array of the shape of one coordinate, of the float or complex dtype of `input`, or of that of
+        `output`.
 
     Raises:
         RuntimeError: another order or mode, or another number of coordinates.
@@ -140,11 +172,14 @@ def map_coordinates(
     Source:
         Unser, Aldroubi & Eden (1993), B-spline signal processing; for B-splines Cox (1972), de Boor (1972).
 
+    Differences from SciPy:
+        `output` is a dtype, no array, where an argument is a Tensor; integer images give float64.
+
     Example:
-        >>> import fgrad
-        >>> image = np.array([[0.0, 1.0], [2.0, 5.0]])
-        >>> place = np.array([[0.5], [0.25]])
-        >>> fgrad.jacrev(lambda x: map_coordinates(image, x, order=1))(place).ravel()
+        >>> image, place = np.array([[0.0, 1.0], [2.0, 5.0]]), np.array([[0.5], [0.25]])
+        >>> map_coordinates(image, place, order=1)
+        array([1.5])
+        >>> fg.jacrev(lambda x: map_coordinates(image, x, order=1))(place).ravel()
         array([2.5, 2. ])
     """
     order, mode = _checked_order(order), _checked_mode(mode)
@@ -339,11 +374,24 @@ def affine_transform(
         cval: likewise.
         prefilter: likewise.
 
+    Returns:
+        Array of `output_shape`, of the float or complex dtype of `input`, or of that of `output`.
+
     Raises:
-        RuntimeError: a matrix of another shape.
+        RuntimeError: a matrix or offset of another shape, another order or mode.
 
     Derivative:
-        In the image, the matrix, the offset and `cval`.
+        In the image, the matrix, the offset and `cval`; at elements that of `map_coordinates`. Beside a
+        homogeneous matrix none of the offset, which is not read.
+
+    Differences from SciPy:
+        Those of `map_coordinates`.
+
+    Example:
+        >>> affine_transform([0.0, 1.0, 4.0], [0.5], order=1)
+        array([0. , 0.5, 1. ])
+        >>> fg.grad(lambda o: affine_transform([0.0, 1.0, 4.0], [0.5], o, order=1)[1])(0.25)
+        np.float64(1.0)
     """
     order, mode = _checked_order(order), _checked_mode(mode)
     x, m = map(inexact, together(input, matrix))
@@ -378,10 +426,34 @@ def shift(
     cval: Any = 0.0,
     prefilter: bool = True,
 ) -> Any:
-    """Return an image moved by `shift`, one number or one for each axis; otherwise as `map_coordinates`.
+    """Return an image moved by some elements, or parts of them, by splines.
+
+    Args:
+        input: image of n axes.
+        shift: one number, or one for each axis: element i becomes what was at i - shift.
+        output: None, or the dtype of the result.
+        order: as in `map_coordinates`, and so are the rest.
+        mode: likewise.
+        cval: likewise.
+        prefilter: likewise.
+
+    Returns:
+        Array of the shape and the float or complex dtype of `input`, or of the dtype `output`.
+
+    Raises:
+        RuntimeError: another order or mode, or another number of shifts.
 
     Derivative:
-        In the image, the shift and `cval`.
+        In the image, the shift and `cval`; at elements that of `map_coordinates`.
+
+    Differences from SciPy:
+        Those of `map_coordinates`.
+
+    Example:
+        >>> shift([0.0, 1.0, 4.0], 0.5, order=1)
+        array([0. , 0.5, 2.5])
+        >>> fg.grad(lambda s: shift([0.0, 1.0, 4.0], s, order=1)[2])(0.5)
+        np.float64(-3.0)
     """
     order, mode = _checked_order(order), _checked_mode(mode)
     x = inexact(input)
@@ -403,7 +475,7 @@ def zoom(
     *,
     grid_mode: bool = False,
 ) -> Any:
-    """Return an image with more or fewer elements; otherwise as `map_coordinates`.
+    """Return an image with more or fewer elements, by splines.
 
     Args:
         input: image of n axes.
@@ -415,8 +487,25 @@ def zoom(
         prefilter: likewise.
         grid_mode: whether elements are cells that fill the image, otherwise points with two at its ends.
 
+    Returns:
+        Array whose axes have round(n * zoom) elements, of the float or complex dtype of `input`, or of that
+        of `output`.
+
+    Raises:
+        RuntimeError: another order or mode, or another number of factors.
+        TypeError: factors that are mapped or traced.
+
     Derivative:
         In the image and `cval`.
+
+    Differences from SciPy:
+        Those of `map_coordinates`.
+
+    Example:
+        >>> zoom([0.0, 2.0], 1.5, order=1)
+        array([0., 1., 2.])
+        >>> fg.grad(lambda x: zoom(x, 1.5, order=1)[1])(np.array([0.0, 2.0]))
+        array([0.5, 0.5])
     """
     order, mode = _checked_order(order), _checked_mode(mode)
     x = inexact(input)

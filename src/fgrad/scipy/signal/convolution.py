@@ -75,6 +75,10 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> An
             the shape of `in1`.
         method: "direct", "fft", or "auto", which chooses by the shapes.
 
+    Returns:
+        Array of the promoted dtype; "full" of n + m - 1 elements along each axis, "valid" of max(n, m) -
+        min(n, m) + 1.
+
     Raises:
         ValueError: another number of axes, an unknown mode or method, or in 'valid' none is the larger one.
 
@@ -82,8 +86,9 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> An
         Of a bilinear function: correlations with the other operand.
 
     Example:
-        >>> import fgrad
-        >>> fgrad.grad(lambda x: convolve(x, np.array([1.0, 2.0])).sum())(np.ones(2))
+        >>> convolve([1.0, 2.0], [1.0, 3.0])
+        array([1., 5., 6.])
+        >>> fg.grad(lambda x: convolve(x, np.array([1.0, 2.0])).sum())(np.ones(2))
         array([3., 3.])
     """
     x, y = in_common(in1, in2)
@@ -119,10 +124,29 @@ def _convolved(x: Any, y: Any, mode: str, method: str) -> Any:
 
 @for_tensors(reference.correlate)
 def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
-    """Return the cross-correlation out_k = sum_i in1_(i + k) conj(in2_i); arguments as in `convolve`.
+    """Return the cross-correlation out_k = sum_i in1_(i + k) conj(in2_i).
+
+    Args:
+        in1: real or complex array; of integers the result is one of integers.
+        in2: likewise, with equally many axes.
+        mode: "full"; "valid", only where the smaller one lies in the other; "same", the middle of "full" of
+            the shape of `in1`.
+        method: "direct", "fft", or "auto", which chooses by the shapes.
+
+    Returns:
+        Array of the promoted dtype, of the shape of `convolve`'s.
+
+    Raises:
+        ValueError: another number of axes, an unknown mode or method, or in 'valid' none is the larger one.
 
     Derivative:
         Of a function that is linear in `in1` and conjugate linear in `in2`.
+
+    Example:
+        >>> correlate([1.0, 2.0, 3.0], [0.0, 1.0], "valid")
+        array([2., 3.])
+        >>> fg.grad(lambda y: correlate([1.0, 2.0, 3.0], y, "valid")[1])(np.array([0.0, 1.0]))
+        array([2., 3.])
     """
     x, y = in_common(in1, in2)
     if len(x.shape) != len(y.shape):
@@ -140,11 +164,20 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
         mode: as in `convolve`.
         axes: along which to convolve; along others the operands broadcast. None: all.
 
+    Returns:
+        Array of the common float or complex dtype, of the shape of `convolve`'s.
+
     Raises:
         ValueError: incompatible shapes, an unknown mode, or no axes.
 
     Derivative:
-        That of the transforms.
+        That of the transforms, in both operands.
+
+    Example:
+        >>> fftconvolve([1.0, 2.0], [1.0, 3.0]).round(6)
+        array([1., 5., 6.])
+        >>> fg.grad(lambda x: fftconvolve(x, np.array([1.0, 2.0])).sum())(np.ones(2)).round(6)
+        array([3., 3.])
     """
     x, y = in_common(in1, in2)
     rank = len(x.shape)
@@ -178,7 +211,32 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
 
 @for_tensors(reference.oaconvolve)
 def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
-    """Return what `fftconvolve` does: one transform of the whole, without overlapping parts."""
+    """Return what `fftconvolve` does.
+
+    Args:
+        in1: real or complex array; integers are taken as float64.
+        in2: likewise.
+        mode: as in `convolve`.
+        axes: along which to convolve; along others the operands broadcast. None: all.
+
+    Returns:
+        Array of the common float or complex dtype, of the shape of `convolve`'s.
+
+    Raises:
+        ValueError: incompatible shapes, an unknown mode, or no axes.
+
+    Derivative:
+        That of the transforms, in both operands.
+
+    Differences from SciPy:
+        For Tensors it is one transform of the whole, without overlapping parts.
+
+    Example:
+        >>> oaconvolve([1.0, 2.0], [1.0, 3.0]).round(6)
+        array([1., 5., 6.])
+        >>> fg.grad(lambda x: oaconvolve(x, np.array([1.0, 2.0])).sum())(np.ones(2)).round(6)
+        array([3., 3.])
+    """
     return fftconvolve(in1, in2, mode, axes)
 
 
@@ -230,11 +288,21 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
         boundary: what lies around `in1`: "fill" (`fillvalue`), "wrap" or "symm" (mirrored).
         fillvalue: one number.
 
+    Returns:
+        Matrix of the common float or complex dtype, of the shape of `convolve`'s.
+
     Raises:
         ValueError: operands that are no matrices, an unknown mode or boundary.
 
     Derivative:
-        Flows to both matrices and to `fillvalue`.
+        In both matrices and `fillvalue`. What is repeated or mirrored around `in1` adds to the elements it
+        comes from.
+
+    Example:
+        >>> convolve2d([[1.0, 2.0]], [[1.0, 1.0]], mode="same", boundary="wrap")
+        array([[3., 3.]])
+        >>> fg.grad(lambda v: convolve2d([[1.0, 2.0]], [[1.0, 1.0]], fillvalue=v).sum())(0.0)
+        np.float64(2.0)
     """
     x, y = _planes("convolve2d", in1, in2, mode)
     if _swaps(mode, x.shape, y.shape):
@@ -244,7 +312,30 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
 
 @for_tensors(reference.correlate2d)
 def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
-    """Return the cross-correlation of two matrices, with conj(in2); arguments as in `convolve2d`."""
+    """Return the cross-correlation of two matrices, of `in1` and conj(in2).
+
+    Args:
+        in1: real or complex matrix; integers are taken as float64.
+        in2: likewise.
+        mode: as in `convolve`.
+        boundary: what lies around `in1`: "fill" (`fillvalue`), "wrap" or "symm" (mirrored).
+        fillvalue: one number.
+
+    Returns:
+        Matrix of the common float or complex dtype, of the shape of `convolve`'s.
+
+    Raises:
+        ValueError: operands that are no matrices, an unknown mode or boundary.
+
+    Derivative:
+        In both matrices, conjugate linear in `in2`, and in `fillvalue`.
+
+    Example:
+        >>> correlate2d([[1.0, 2.0, 3.0]], [[0.0, 1.0]], mode="valid")
+        array([[2., 3.]])
+        >>> fg.grad(lambda y: correlate2d([[1.0, 2.0, 3.0]], y, mode="valid")[0, 1])(np.array([[0.0, 1.0]]))
+        array([[2., 3.]])
+    """
     x, y = _planes("correlate2d", in1, in2, mode)
     if _swaps(mode, x.shape, y.shape):
         return turned(_bordered(y, conjugate(x), mode, boundary, fillvalue, late=True))

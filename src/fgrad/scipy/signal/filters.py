@@ -51,7 +51,8 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
         zi: None, or the states of the delays before, max(len(a), len(b)) - 1 along `axis`.
 
     Returns:
-        The filtered signals; with `zi` also the states behind.
+        Array of the shape of `x` and the common float or complex dtype; with `zi` a pair of it and the states
+        behind.
 
     Raises:
         ValueError: coefficients that are no vectors, or states of another shape.
@@ -61,6 +62,12 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
     Source:
         Oppenheim & Schafer (2010), Discrete-Time Signal Processing, 6.3 (the transposed direct form).
+
+    Example:
+        >>> lfilter([1.0], [1.0, -0.5], [1.0, 0.0, 0.0])
+        array([1.  , 0.5 , 0.25])
+        >>> fg.grad(lambda x: lfilter([1.0], [1.0, -0.5], x)[2])(np.zeros(3))
+        array([0.25, 0.5 , 1.  ])
     """
     states = zi is not None
     b, a, x, *rest = in_common(b, a, x, *([zi] if states else []))
@@ -121,13 +128,20 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
         zi: None, or the states before, (n_sections, ..., 2, ...) with 2 in place of the length of `axis`.
 
     Returns:
-        The filtered signals; with `zi` also the states behind.
+        Array of the shape of `x` and the common float or complex dtype; with `zi` a pair of it and the states
+        behind.
 
     Raises:
         ValueError: sections or states of another shape, or sections that are not normalized.
 
     Derivative:
-        That of `lfilter`.
+        That of `lfilter`, in sections, signals and states.
+
+    Example:
+        >>> sosfilt([[1.0, 0.0, 0.0, 1.0, -0.5, 0.0]], [1.0, 0.0, 0.0])
+        array([1.  , 0.5 , 0.25])
+        >>> fg.grad(lambda x: sosfilt([[1.0, 0.0, 0.0, 1.0, -0.5, 0.0]], x)[2])(np.zeros(3))
+        array([0.25, 0.5 , 1.  ])
     """
     states = zi is not None
     sos, x, *rest = in_common(sos, x, *([zi] if states else []))
@@ -157,11 +171,25 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 def lfilter_zi(b: Any, a: Any) -> Any:
     """Return the states of `lfilter` in which it stays while its input is one.
 
+    Args:
+        b: the coefficients of the numerator.
+        a: those of the denominator.
+
+    Returns:
+        Vector (max(len(a), len(b)) - 1,) of the common float or complex dtype.
+
     Raises:
+        LinAlgError: the denominator is zero at z = 1.
         ValueError: coefficients that are no vectors.
 
     Derivative:
-        That of the linear system which says so.
+        That of the linear system which says so, in `b` and `a`.
+
+    Example:
+        >>> lfilter_zi([1.0], [1.0, -0.5])
+        array([1.])
+        >>> fg.grad(lambda x: lfilter_zi([1.0], [1.0, x])[0])(-0.5)
+        np.float64(-4.0)
     """
     b, a = in_common(b, a)
     b, a = _coefficients("b", b), _coefficients("a", a)
@@ -177,7 +205,27 @@ def lfilter_zi(b: Any, a: Any) -> Any:
 
 @for_tensors(reference.sosfilt_zi)
 def sosfilt_zi(sos: Any) -> Any:
-    """Return the states of `sosfilt`, (n_sections, 2), in which it stays while its input is one."""
+    """Return the states of `sosfilt` in which it stays while its input is one.
+
+    Args:
+        sos: the coefficients b_0, b_1, b_2, 1, a_1, a_2 of each section (n_sections, 6).
+
+    Returns:
+        Matrix (n_sections, 2) of the float or complex dtype of `sos`.
+
+    Raises:
+        LinAlgError: the denominator of a section is zero at z = 1.
+        ValueError: sections of another shape, or that are not normalized.
+
+    Derivative:
+        That of `lfilter_zi`.
+
+    Example:
+        >>> sosfilt_zi([[1.0, 0.0, 0.0, 1.0, -0.5, 0.0]]) + 0.0
+        array([[1., 0.]])
+        >>> fg.grad(lambda x: sosfilt_zi([[x, 0.0, 0.0, 1.0, -0.5, 0.0]])[0, 0])(1.0)
+        np.float64(1.0)
+    """
     sos = _sections(*in_common(sos))
     scale: Any = 1.0
     found = []
@@ -212,12 +260,21 @@ def filtfilt(
         method: "pad"; Gustafsson's method "gust" is not supported.
         irlen: taken for SciPy's sake.
 
+    Returns:
+        Array of the shape of `x` and the common float or complex dtype.
+
     Raises:
         NotImplementedError: method "gust".
         ValueError: an unknown `padtype` or method, or too short a signal.
 
     Derivative:
-        That of `lfilter`.
+        That of `lfilter`, in `b`, `a` and `x`; through the initial states too.
+
+    Example:
+        >>> filtfilt([0.5, 0.5], [1.0], [0.0, 0.0, 4.0, 0.0], padlen=1)
+        array([0., 1., 2., 0.])
+        >>> fg.grad(lambda x: filtfilt([0.5, 0.5], [1.0], x, padlen=1)[2])(np.zeros(4))
+        array([0.  , 0.25, 0.5 , 0.25])
     """
     if method == "gust":
         raise NotImplementedError("filtfilt of Tensors: method='gust' is not supported; use method='pad'")

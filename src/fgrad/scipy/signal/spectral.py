@@ -140,17 +140,25 @@ def stft(
         scaling: "spectrum" or "psd".
 
     Returns:
-        Frequencies and times as arrays, and the transform (..., frequency, ..., time), frequencies along
-        `axis` and times along a new last axis.
+        Frequencies and times as arrays of float64, and the transform (..., frequency, ..., time), complex,
+        frequencies along `axis` and times along a new last axis.
 
     Raises:
         ValueError: invalid numbers, names or shapes.
 
     Derivative:
-        In the signal and the window.
+        In the signal and the window; none in `fs`, frequencies and times.
 
     Source:
         Oppenheim & Schafer (2010), Discrete-Time Signal Processing, 10.3.
+
+    Example:
+        >>> f, t, z = stft(np.ones(4), nperseg=2, window="boxcar", boundary=None)
+        >>> f, t, z.real
+        (array([0. , 0.5]), array([1., 2., 3.]), array([[1., 1., 1.],
+               [0., 0., 0.]]))
+        >>> fg.grad(lambda x: stft(x, nperseg=2, window="boxcar", boundary=None)[2][0].real.sum())(np.ones(4))
+        array([0.5, 1. , 1. , 0.5])
     """
     if scaling not in {"spectrum", "psd"}:
         raise ValueError(f"Parameter scaling={scaling!r} not in ['spectrum', 'psd']!")
@@ -192,7 +200,7 @@ def istft(
     """Return times and the signal whose short-time Fourier transform is nearest to `Zxx`.
 
     Args:
-        Zxx: the transform.
+        Zxx: the transform (..., frequency, time); which axes these are `freq_axis` and `time_axis` say.
         fs: the sampling frequency, a number.
         window: that of `stft`, as there.
         nperseg: the length of segments.
@@ -204,15 +212,27 @@ def istft(
         freq_axis: the axis of frequencies.
         scaling: that of `stft`.
 
+    Returns:
+        Times as an array of float64, and the signal (..., time), real with `input_onesided`, otherwise
+        complex.
+
     Raises:
         ValueError: invalid numbers, names or shapes.
 
     Derivative:
-        In the transform and the window.
+        In the transform and the window. Where windows sum to nothing, nothing is divided, and a warning says
+        so.
 
     Source:
         Griffin & Lim (1984), Signal estimation from modified short-time Fourier transform, IEEE Trans.
         Acoust. Speech Signal Process. 32.
+
+    Example:
+        >>> x = np.array([1.0, 2.0, 3.0, 4.0])
+        >>> istft(stft(x, nperseg=2)[2])[1].round(6)
+        array([1., 2., 3., 4.])
+        >>> fg.grad(lambda z: istft(z)[1][0])(stft(x, nperseg=2)[2])[:, 0].round(6) + 0.0
+        array([ 0.5+0.j, -0.5+0.j])
     """
     z = inexact(Zxx)
     z = convert(z, np.result_type(z.dtype, np.complex64))
@@ -299,15 +319,29 @@ def csd(
         axis: the axis of time, and of frequencies.
         average: "mean" or "median" of segments.
 
+    Returns:
+        Frequencies as an array of float64, and the density, complex, with frequencies along `axis`; real
+        where x is y.
+
     Raises:
         ValueError: invalid numbers, names or shapes.
 
     Derivative:
-        In the signals and the window.
+        In the signals and the window, through the average; "median" shares ties as `numpy.median` does.
 
     Source:
         Welch (1967), The use of the fast Fourier transform for the estimation of power spectra, IEEE Trans.
         Audio Electroacoust. 15.
+
+    Differences from SciPy:
+        Tensors of different lengths are an error; SciPy pads the shorter one.
+
+    Example:
+        >>> x = np.array([1.0, 0.0, -1.0, 0.0])
+        >>> csd(x, x, nperseg=4, window="boxcar")[1].real
+        array([0., 2., 0.])
+        >>> fg.grad(lambda y: csd(x, y, nperseg=4, window="boxcar")[1].real.sum())(x)
+        array([ 1.,  0., -1.,  0.])
     """
     if average not in {"mean", "median"}:
         raise ValueError(f"Parameter average={average!r} must be 'median' or 'mean'!")
@@ -354,7 +388,37 @@ def welch(
     axis: int = -1,
     average: str = "mean",
 ) -> tuple[Any, Any]:
-    """Return frequencies and the power spectral density of a signal: `csd` of it with itself."""
+    """Return frequencies and the power spectral density of a signal: `csd` of it with itself.
+
+    Args:
+        x: signals along `axis`.
+        fs: the sampling frequency, a number.
+        window: as in `stft`.
+        nperseg: the length of segments; None: 256.
+        noverlap: as in `stft`.
+        nfft: likewise.
+        detrend: likewise.
+        return_onesided: likewise.
+        scaling: "density" or "spectrum".
+        axis: the axis of time, and of frequencies.
+        average: "mean" or "median" of segments.
+
+    Returns:
+        Frequencies as an array of float64, and the density, real, with frequencies along `axis`.
+
+    Raises:
+        ValueError: invalid numbers, names or shapes.
+
+    Derivative:
+        That of `csd`, in the signal and the window.
+
+    Example:
+        >>> x = np.array([1.0, 0.0, -1.0, 0.0])
+        >>> welch(x, nperseg=4, window="boxcar")
+        (array([0.  , 0.25, 0.5 ]), array([0., 2., 0.]))
+        >>> fg.grad(lambda x: welch(x, nperseg=4, window="boxcar")[1].sum())(x)
+        array([ 2.,  0., -2.,  0.])
+    """
     options = (fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
     found: tuple[Any, Any] = csd(x, x, *options)
     return found
@@ -376,11 +440,20 @@ def detrend(
         bp: indices at which another line begins.
         overwrite_data: taken for SciPy's sake: nothing is overwritten.
 
+    Returns:
+        Array of the shape of `data`; floats or complex numbers, integers give float64.
+
     Raises:
         ValueError: another type, or indices behind the end.
 
     Derivative:
-        Of a linear map, a projection.
+        Of a linear map, a projection: it is its own adjoint. None in `bp`.
+
+    Example:
+        >>> detrend(np.array([1.0, 2.0, 6.0]), type="constant")
+        array([-2., -1.,  3.])
+        >>> fg.grad(lambda x: detrend(x, type="constant")[0])(np.array([1.0, 2.0, 6.0])).round(6)
+        array([ 0.666667, -0.333333, -0.333333])
     """
     if type not in {"linear", "l", "constant", "c"}:
         raise ValueError("Trend type must be 'linear' or 'constant'.")
@@ -411,8 +484,20 @@ def hilbert(x: Any, N: int | None = None, axis: int = -1) -> Any:  # noqa: N803 
         N: the length of transforms; None: that of the signals.
         axis: the axis of time.
 
+    Returns:
+        Complex array of the shape of `x`, but for N elements along `axis`.
+
     Raises:
         ValueError: complex signals, or a length below one.
+
+    Derivative:
+        Of a linear map of the signal.
+
+    Example:
+        >>> hilbert(np.array([1.0, 0.0, -1.0, 0.0])).round(6) + 0.0
+        array([ 1.+0.j,  0.+1.j, -1.+0.j,  0.-1.j])
+        >>> fg.grad(lambda x: hilbert(x).imag[1])(np.array([1.0, 0.0, -1.0, 0.0])).round(6) + 0.0
+        array([ 0.5,  0. , -0.5,  0. ])
     """
     x = inexact(x)
     if x.dtype.kind == "c":

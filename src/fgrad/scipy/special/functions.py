@@ -119,8 +119,55 @@ declare(
 )
 
 
+_WORDS: dict[str, dict[str, Any]] = {
+    "spherical_jn": {
+        "word": "spherical Bessel function of the first kind",
+        "value": 0.162537,
+        "slope": 0.308703,
+    },
+    "spherical_yn": {
+        "word": "spherical Bessel function of the second kind",
+        "value": -4.469181,
+        "slope": 16.12156,
+    },
+    "spherical_in": {
+        "word": "modified spherical Bessel function of the first kind",
+        "value": 0.170871,
+        "slope": 0.358708,
+    },
+    "spherical_kn": {
+        "word": "modified spherical Bessel function of the second kind",
+        "value": 5.716417,
+        "slope": -24.771139,
+    },
+}
+_SPHERICAL_DOC = """Return the {word}, of whole orders, or its derivative.
+
+Args:
+    n: integers >= 0: the orders.
+    z: real or complex array.
+    derivative: whether to return the derivative in `z`.
+
+Returns:
+    Array of the shape to which both broadcast; float64, complex128 of complex `z`.
+
+Raises:
+    TypeError: `n` is differentiated.
+    ValueError: `n` of Tensors is not whole.
+
+Derivative:
+    In `z`, to every order: sections 10.51.1 and 10.51.4 of dlmf.nist.gov. None is known in `n`.
+
+Example:
+    >>> fg.scipy.special.{name}(1, 0.5)
+    np.float64({value})
+    >>> fg.grad(lambda z: fg.scipy.special.{name}(1, z))(0.5)
+    np.float64({slope})
+"""
+
+
 def _spherical_function(name: str) -> Any:
-    @named(name, f"Return scipy.special.{name} of whole orders `n`, or its derivative.")
+    @named(name, _SPHERICAL_DOC.format(name=name, **_WORDS[name]))
     def function(n: Any, z: Any, derivative: Any = False) -> Any:
         if not holds_tensor((n, z)):
             return getattr(special, name)(n, z, derivative)
@@ -139,23 +186,83 @@ spherical_kn: Any = _spherical_function("spherical_kn")
 
 @for_tensors(special.lambertw)
 def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:
-    """Return the complex solution w of w exp(w) = z on branch `k`, as scipy.special.lambertw does."""
+    """Return the complex solution w of w exp(w) = z on a branch.
+
+    Args:
+        z: real or complex array.
+        k: integers: the branch.
+        tol: taken for SciPy's sake where `z` is a Tensor; of arrays SciPy's tolerance.
+
+    Returns:
+        Array of the shape to which `z` and `k` broadcast, complex128.
+
+    Raises:
+        TypeError: `k` is differentiated.
+        ValueError: `k` of Tensors is not whole.
+
+    Derivative:
+        In `z`: exp(-w) / (1 + w), section 4.13.4 of dlmf.nist.gov; infinite at the branch point -1 / e.
+
+    Example:
+        >>> lambertw(1.0).round(6)
+        np.complex128(0.567143+0j)
+        >>> fg.grad(lambda z: lambertw(z).real)(1.0)
+        np.float64(0.3618962566)
+    """
     return bind("lambertw", operand(z), operand(k))
 
 
 @for_tensors(special.zeta)
 def zeta(x: Any, q: Any = None) -> Any:
-    """Return the sum of (k + q)**-x over k >= 0, as scipy.special.zeta does; q = 1 where it is None."""
-    return bind("zeta", operand(x), 1.0 if q is None else operand(q))
+    """Return Hurwitz's zeta function, the sum of (k + q)**-x over k >= 0.
+
+    Args:
+        x: real array.
+        q: real array; None: 1, Riemann's zeta function.
+
+    Returns:
+        Array of the shape to which both broadcast; floats.
+
+    Raises:
+        TypeError: `x` is differentiated, or a Tensor is complex.
+
+    Derivative:
+        In `q`: -x zeta(x + 1, q). None is known in `x`.
+
+    Example:
+        >>> zeta(2.0, 1.0)
+        np.float64(1.6449340668)
+        >>> fg.grad(lambda q: zeta(2.0, q))(1.0)
+        np.float64(-2.4041138063)
+    """
+    x, q = operand(x), operand(1.0 if q is None else q)
+    if any(np.iscomplexobj(v) if not hasattr(v, "dtype") else v.dtype.kind == "c" for v in (x, q)):
+        raise TypeError("zeta of Tensors: complex numbers are not supported")
+    return bind("zeta", x, q)
 
 
 @for_tensors(special.polygamma)
 def polygamma(n: Any, x: Any) -> Any:
-    """Return the derivative of order `n` of digamma at `x`, as scipy.special.polygamma does.
+    """Return a derivative of the digamma function.
 
     Args:
-        n: integers >= 0, known ones.
+        n: integers >= 0, known ones: the orders; 0 is digamma.
         x: real array.
+
+    Returns:
+        Array of the shape to which both broadcast; floats.
+
+    Raises:
+        TypeError: `n` is a Tensor that is differentiated, or `x` is complex.
+
+    Derivative:
+        In `x`: polygamma(n + 1, x). None in `n`.
+
+    Example:
+        >>> float(polygamma(1, 1.0))
+        1.6449340668
+        >>> fg.grad(lambda x: polygamma(1, x))(1.0)
+        np.float64(-2.4041138063)
     """
     n, x = np.asarray(n), operand(x)
     if not n.ndim and n == 1 and x.dtype.kind != "c":
@@ -167,9 +274,31 @@ def polygamma(n: Any, x: Any) -> Any:
 
 @for_tensors(special.multigammaln)
 def multigammaln(a: Any, d: int) -> Any:
-    """Return the logarithm of the multivariate gamma function of dimension `d`, for a > (d - 1) / 2.
+    """Return the logarithm of the multivariate gamma function.
 
     log of pi**(d (d - 1) / 4) times the product of gamma(a - j / 2) over j < d
+
+    Args:
+        a: real array, above (d - 1) / 2.
+        d: an integer: the dimension.
+
+    Returns:
+        Array of the shape of `a`; floats.
+
+    Raises:
+        TypeError: `d` is no integer, or `a` a complex Tensor.
+
+    Derivative:
+        In `a`: the sum of psi(a - j / 2) over j < d.
+
+    Differences from SciPy:
+        Tensors of elements up to (d - 1) / 2 are no error.
+
+    Example:
+        >>> multigammaln(2.0, 2)
+        np.float64(0.4515827053)
+        >>> fg.grad(lambda a: multigammaln(a, 2))(2.0)
+        np.float64(0.4592743091)
     """
     d = operator.index(d)
     a = operand(a)
@@ -183,19 +312,59 @@ def multigammaln(a: Any, d: int) -> Any:
 
 
 def softmax(x: Any, axis: Any = None) -> Any:
-    """Return exp(x) over its sum along `axis`, as scipy.special.softmax does: None takes all axes."""
+    """Return exp(x) over its sum along axes.
+
+    Args:
+        x: real array; integers give float64.
+        axis: axis or axes; None takes all.
+
+    Returns:
+        Array of the shape of `x`; floats that sum to one.
+
+    Raises:
+        AxisError: `axis` is not an axis of `x`.
+
+    Derivative:
+        y (ct - sum(y ct)) for the result y.
+
+    Example:
+        >>> softmax(np.array([0.0, 0.0]))
+        array([0.5, 0.5])
+        >>> fg.grad(lambda x: softmax(x)[0])(np.zeros(2))
+        array([ 0.25, -0.25])
+    """
     return nn.softmax(x, axis)
 
 
 def log_softmax(x: Any, axis: Any = None) -> Any:
-    """Return the logarithm of softmax(x), as scipy.special.log_softmax does: None takes all axes."""
+    """Return the logarithm of softmax(x), which is finite where softmax underflows.
+
+    Args:
+        x: real array; integers give float64.
+        axis: axis or axes; None takes all.
+
+    Returns:
+        Array of the shape of `x`; floats.
+
+    Raises:
+        AxisError: `axis` is not an axis of `x`.
+
+    Derivative:
+        ct - softmax(x) sum(ct).
+
+    Example:
+        >>> log_softmax(np.array([0.0, 1000.0]))
+        array([-1000.,     0.])
+        >>> fg.grad(lambda x: log_softmax(x)[0])(np.zeros(2))
+        array([ 0.5, -0.5])
+    """
     return nn.log_softmax(x, axis)
 
 
 def logsumexp(
     a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False
 ) -> Any:
-    """Return the logarithm of the summed exponentials over axes, as scipy.special.logsumexp does.
+    """Return the logarithm of the summed exponentials over axes.
 
     out = log |sum_i b_i exp(a_i)|
 
@@ -213,9 +382,14 @@ def logsumexp(
     Raises:
         AxisError: `axis` is not an axis of `a`.
 
+    Derivative:
+        b exp(a) / sum(b exp(a)) in `a`, exp(a) / sum(b exp(a)) in `b`; none of the signs.
+
     Example:
         >>> float(logsumexp(np.array([0.0, 0.0])))
-        0.6931471805599453
+        0.6931471806
+        >>> fg.grad(logsumexp)(np.array([0.0, 0.0]))
+        array([0.5, 0.5])
     """
     if not return_sign:
         return nn.logsumexp(a, axis, b=b, keepdims=keepdims)

@@ -7,7 +7,8 @@ from typing import Any
 from fgrad.core.primitive import NUMPY, PRIMITIVES, UFUNCS
 from fgrad.core.tensor import bind
 from fgrad.extend.engine import Ufunc, as_value, convert, holds_tensor, operand, with_keywords
-from fgrad.scipy.special.primitives import PRIMITIVES_OF, TABLE, universal
+from fgrad.scipy.special.descriptions import described
+from fgrad.scipy.special.primitives import PRIMITIVES_OF, universal
 
 REUSED = {  # those that fgrad computes itself
     "expit": "sigmoid",
@@ -25,9 +26,7 @@ class Special(Ufunc):
     def __init__(self, name: str, primitives: tuple[str, ...]) -> None:
         ufunc = universal(name)
         assert ufunc is not None  # noqa: S101 -- whoever declares it has looked
-        source = f" Derivative: {TABLE[primitives[0]].source}." if primitives[0] in TABLE else ""
-        doc = f"Return scipy.special.{name} of arrays and Tensors.{source}"
-        self._take(ufunc, name, lambda: doc, primitives[0], "fgrad.scipy.special")
+        self._take(ufunc, name, lambda: described(self), primitives[0], "fgrad.scipy.special")
         self.primitives = primitives
         NUMPY[ufunc] = UFUNCS[ufunc] = self
 
