@@ -232,8 +232,8 @@ def lion(
         ValueError: `b1` or `b2` is not in [0, 1).
 
     Derivative:
-        Of the updates 0 in gradients and means, of which only the sign counts, and -learning_rate weight_decay in
-        the parameters.
+        Of the updates 0 in gradients and means, of which only the sign counts, and
+        -learning_rate weight_decay in the parameters.
 
     Source:
         Chen et al. (2023), Symbolic discovery of optimization algorithms.
