@@ -74,7 +74,7 @@ def restore(
             It is 4 GiB, unless you say otherwise.
 
     Returns:
-        The pytree, of the same shapes and dtypes: arrays, Tensors on the CPU, and Python's numbers and strings.
+        The pytree, of the same shapes and dtypes: arrays, Tensors on the CPU, numbers, strings.
 
     Raises:
         FileNotFoundError: there is no such file.
