@@ -206,6 +206,12 @@ def register_pytree_node(
 ) -> None:
     """Make instances of `cls` containers: `flatten(x) = (children, aux)`, `unflatten(aux, children) = x`.
 
+    Args:
+        cls: the class; subclasses are not meant.
+        flatten: (instance) -> (children, aux), an iterable of pytrees and what is fixed, which has == and
+            hash.
+        unflatten: (aux, children) -> instance.
+
     Example:
         >>> class Pair:
         ...     def __init__(self, a, b):
@@ -221,6 +227,12 @@ def register_pytree_node(
 
 def register_pytree_node_class(cls: type[C]) -> type[C]:
     """Register a class that has `tree_flatten(self)` and `tree_unflatten(cls, aux, children)`.
+
+    Args:
+        cls: the class.
+
+    Returns:
+        `cls`, so that it may decorate.
 
     Example:
         >>> @fg.register_pytree_node_class
