@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import functools
 import inspect
 import os
@@ -15,9 +16,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _pytest.doctest import _get_checker, get_optionflags
 from tests.slow import OTHERS
 
 import fgrad as fg
+import fgrad.numpy as fnp
 from fgrad import config
 
 ROUNDING = {"float32": 2e-5, "complex64": 2e-5, "float64": 1e-10, "complex128": 1e-10}
@@ -216,3 +219,22 @@ def together(function, count=8):
         t.join(60)
     assert len(found) == count
     return found
+
+
+def wrong_examples(text: str, name: str) -> str:
+    """Return what doctest says against the examples of a docstring, by the settings of the suite.
+
+    Raises:
+        AssertionError: there is no example.
+    """
+
+    class Settings:
+        def getini(self, name: str) -> list[str]:
+            return ["ELLIPSIS", "NORMALIZE_WHITESPACE", "NUMBER"]
+
+    test = doctest.DocTestParser().get_doctest(text, {"fg": fg, "fnp": fnp, "np": np}, name, None, None)
+    assert test.examples
+    said: list[str] = []
+    flags = get_optionflags(Settings())  # type: ignore[arg-type]
+    doctest.DocTestRunner(checker=_get_checker(), optionflags=flags).run(test, out=said.append)
+    return "".join(said)

@@ -98,6 +98,9 @@ def disable_jit(disable: bool = True) -> Setting:
     Args:
         disable: False compiles in the block, whatever surrounds it.
 
+    Returns:
+        A context manager.
+
     Example:
         >>> import fgrad
         >>> with disable_jit():

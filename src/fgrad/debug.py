@@ -29,6 +29,9 @@ def callback(f: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs:
         ordered: accepted for JAX's sake; calls always come in the order of the program.
         kwargs: pytrees.
 
+    Raises:
+        Exception: what `f` raises.
+
     Example:
         >>> import fgrad
         >>> seen = []
@@ -107,6 +110,17 @@ def breakpoint() -> None:
 
     While a function is traced there are no values, so the stop is recorded and happens at each run of the
     program.
+
+    Example:
+        >>> import sys
+        >>> usual, sys.breakpointhook = sys.breakpointhook, lambda: print("stopped")
+        >>> def f(x):
+        ...     fg.debug.breakpoint()
+        ...     return x * x
+        >>> fg.grad(f)(3.0)
+        stopped
+        np.float64(6.0)
+        >>> sys.breakpointhook = usual
     """
     if any(isinstance(t, Stage) for t in current().traces):
         look(_stop, (user_line(),), {})

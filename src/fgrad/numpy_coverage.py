@@ -217,6 +217,10 @@ def coverage() -> Coverage:
     Every function is called once with small matrices, then differentiated, mapped and traced. Functions of
     files, text, settings, dates, bits and types are left out.
 
+    Returns:
+        A tuple of entries with `name`, `fgrad`, `numpy`, `derivative`, `forward`, `second`, `vmap` and
+        `staged`; printed, a table in Markdown.
+
     Example:
         >>> entry = next(e for e in coverage() if e.name == "sin")
         >>> entry.derivative, entry.second, entry.vmap

@@ -99,6 +99,9 @@ def plain_numpy(fun: F) -> F:
         TypeError: `fun` is nothing of the kind, or a function deletes a global name, or is a generator that
             writes one.
 
+    Derivative:
+        That of the same operations on Tensors.
+
     Example:
         >>> import numpy
         >>> from fgrad import grad, plain_numpy

@@ -75,6 +75,13 @@ def declare_leaf(cls: type) -> None:
 def flatten(x: Any) -> tuple[list[Any], Any]:
     """Return the leaves of `x` and its structure; None is a container without leaves.
 
+    Args:
+        x: pytree: tuples, named tuples, lists, dicts, None and registered containers of pytrees; all else is
+            a leaf.
+
+    Returns:
+        `(leaves, structure)`: a list in a fixed order, and a structure, which has == and hash.
+
     Example:
         >>> fg.tree.flatten({"a": 1.0, "b": [2.0, 3.0]})[0]
         [1.0, 2.0, 3.0]
@@ -108,6 +115,16 @@ def paths(structure: Any) -> list[str]:
 def unflatten(structure: Any, leaves: Iterable[Any]) -> Any:
     """Return the tree of `structure` with `leaves`.
 
+    Args:
+        structure: from `flatten` or `structure`.
+        leaves: as many as the structure has.
+
+    Returns:
+        A pytree.
+
+    Raises:
+        ValueError: another number of leaves.
+
     Example:
         >>> leaves, structure = fg.tree.flatten({"a": 1.0, "b": [2.0, 3.0]})
         >>> fg.tree.unflatten(structure, [10.0 * x for x in leaves])
@@ -119,6 +136,12 @@ def unflatten(structure: Any, leaves: Iterable[Any]) -> Any:
 def leaves(x: Any) -> list[Any]:
     """Return the leaves of `x`.
 
+    Args:
+        x: pytree.
+
+    Returns:
+        A list, in the order of `flatten`.
+
     Example:
         >>> fg.tree.leaves({"a": 1.0, "b": [2.0, 3.0]})
         [1.0, 2.0, 3.0]
@@ -129,6 +152,12 @@ def leaves(x: Any) -> list[Any]:
 def structure(x: Any) -> Any:
     """Return the structure of `x`.
 
+    Args:
+        x: pytree.
+
+    Returns:
+        The structure, which has == and hash.
+
     Example:
         >>> fg.tree.structure([1.0]) == fg.tree.structure([2.0])
         True
@@ -138,6 +167,17 @@ def structure(x: Any) -> Any:
 
 def map(f: Callable[..., Any], x: Any, *rest: Any) -> Any:
     """Return `x` with each leaf replaced by `f` of it and of the leaves of `rest` at the same place.
+
+    Args:
+        f: takes as many leaves as there are trees.
+        x: pytree.
+        rest: pytrees of the same structure.
+
+    Returns:
+        Pytree of the structure of `x`.
+
+    Raises:
+        ValueError: a structure differs.
 
     Example:
         >>> fg.tree.map(lambda x, y: x + y, {"a": 1.0}, {"a": 2.0})
@@ -206,6 +246,15 @@ def register_pytree_node(
 ) -> None:
     """Make instances of `cls` containers: `flatten(x) = (children, aux)`, `unflatten(aux, children) = x`.
 
+    Args:
+        cls: the class; instances of subclasses stay leaves.
+        flatten: (instance) -> (children, aux), an iterable of pytrees and what is fixed, which has == and
+            hash.
+        unflatten: (aux, children) -> instance.
+
+    Raises:
+        ValueError: `cls` is registered already.
+
     Example:
         >>> class Pair:
         ...     def __init__(self, a, b):
@@ -221,6 +270,15 @@ def register_pytree_node(
 
 def register_pytree_node_class(cls: type[C]) -> type[C]:
     """Register a class that has `tree_flatten(self)` and `tree_unflatten(cls, aux, children)`.
+
+    Args:
+        cls: the class.
+
+    Returns:
+        `cls`, so that it may decorate.
+
+    Raises:
+        ValueError: `cls` is registered already.
 
     Example:
         >>> @fg.register_pytree_node_class

@@ -78,18 +78,3 @@ def test_each_method_of_a_tensor_says_what_it_does():
     silent = {name for name, thing in things.items() if not getattr(thing, "__doc__", None)}
     assert not silent
     assert {"argsort", "T", "shape", "sum", "to", "grad", "searchsorted"} <= names
-
-
-OTHERS = ["fgrad", "fgrad.lax", "fgrad.nn", "fgrad.random", "fgrad.sparse", "fgrad.testing", "fgrad.tree"]
-
-
-@pytest.mark.parametrize("path", OTHERS)
-def test_each_function_of_other_modules_has_an_example(path):
-    module = import_module(path)
-    things = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
-    functions = {
-        n: f for n, f in things.items() if inspect.isfunction(f) and f.__module__.startswith("fgrad")
-    }
-    assert functions
-    without = {name for name, f in functions.items() if ">>> " not in (f.__doc__ or "")}
-    assert without <= {"load_ipython_extension"}  # which IPython calls

@@ -49,6 +49,9 @@ def export(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> bytes:
     Functions with derivatives of their own (`custom_vjp`, ...) give their values; what differentiates the
     loaded function gets a TypeError, so export `value_and_grad(f)` where gradients are wanted.
 
+    Derivative:
+        The program is that of the value; `load` gives a function that is differentiated as any other.
+
     Example:
         >>> import fgrad
         >>> stored = fgrad.export(lambda x: np.sum(np.sin(x) ** 2), np.zeros(2))
@@ -108,6 +111,9 @@ def load(data: bytes, *, max_bytes: int | None = MAX_BYTES) -> Loaded:
         ValueError: the bytes are no stored program, of another version, truncated, altered, or say what no
             program says; the program needs more memory than `max_bytes`, or has an operation of
             `fgrad.extend` that is not declared here.
+
+    Derivative:
+        Of every order, by the rules of the operations of the program.
 
     Example:
         >>> stored = fg.export(lambda x: 2 * x, np.ones(2))

@@ -49,6 +49,9 @@ def _numbered(lib: library.Library, index: int) -> Device:
 def devices() -> list[str]:
     """Return the names of the devices that Tensors can be on here: "cpu" first, then the GPUs.
 
+    Returns:
+        A list of names that `fgrad.tensor(..., device=)`, `Tensor.to` and `default_device` take.
+
     Example:
         >>> devices()[0]
         'cpu'

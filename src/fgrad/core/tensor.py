@@ -216,9 +216,16 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, **unknown: Never) -
             everything else on the CPU, or where `default_device` says.
         **unknown: none; words of other libraries raise an error that says what takes their place.
 
+    Returns:
+        A new Tensor of the shape of `data`; its dtype, or `dtype`.
+
     Raises:
         TypeError: `data` is not numeric.
         RuntimeError: CUDA cannot be used here; the message says what is missing.
+
+    Derivative:
+        1 where `data` is a Tensor. Sequences of Tensors that are being differentiated are refused;
+        `fgrad.numpy.stack` joins them.
 
     Example:
         >>> tensor([1.0, 2.0])

@@ -73,11 +73,24 @@ def restore(
         max_bytes: how much memory the file, reading it, and its arrays may take, each; None for any number.
             It is 4 GiB, unless you say otherwise.
 
+    Returns:
+        The pytree, of the same shapes and dtypes: arrays, Tensors on the CPU, numbers, strings.
+
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: the file is not a checkpoint, was altered, does not match `like`, or needs more memory
             than `max_bytes`.
         TypeError: it has a container that only `like` can build.
+
+    Example:
+        >>> import tempfile, os
+        >>> from fgrad.distributed import restore, save, simulate
+        >>> def there_and_back(file):
+        ...     save(file, (np.ones(2), {"step": 3}))
+        ...     return restore(file, like=(np.zeros(2), {"step": 0}))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     simulate(1, there_and_back, os.path.join(folder, "state"))[0]
+        (array([1., 1.]), {'step': 3})
     """
     here = comm or world()
     limit = math.inf if max_bytes is None else max_bytes

@@ -237,12 +237,18 @@ def make_allreduce_cb(
         on_event: called with "gradient" and the number of a gradient that is complete, and with "start" and
             "done" and the number of a bucket.
 
+    Returns:
+        What `GradManager.attach` takes as `callbacks`; `.grad` keeps shapes, dtypes and devices.
+
     Raises:
         ValueError: an unknown `op`, or no positive `bucket_bytes`.
         ImportError: mpi4py is not installed.
 
     `backward` then raises `RankMismatchError` where ranks have different gradients, `RankTimeoutError` where
     ranks do not arrive in `FGRAD_MPI_TIMEOUT` seconds (default 300), and `RankError` where one failed.
+
+    Derivative:
+        An average is linear: what an outer manager follows has the derivative of `pmean`, or of `psum`.
 
     Example:
         >>> import fgrad

@@ -89,6 +89,9 @@ def data_parallel(
         axis_name: the name of the axis.
         comm: the ranks; None is `world()` at each call.
 
+    Returns:
+        A function of the same arguments, which returns the mean over all examples on every rank.
+
     Raises:
         ValueError: lengths differ, or there are fewer examples than ranks.
 

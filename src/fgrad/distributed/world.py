@@ -36,6 +36,11 @@ class World:
     Attributes:
         rank: the number of this rank, from 0.
         size: how many ranks there are.
+
+    Example:
+        >>> from fgrad.distributed import simulate, world
+        >>> simulate(2, world)
+        [<World: rank 0 of 2>, <World: rank 1 of 2>]
     """
 
     hub: Hub
@@ -211,6 +216,9 @@ def init(comm: Any = None) -> World:
     Args:
         comm: a communicator of mpi4py; None is `MPI.COMM_WORLD`.
 
+    Returns:
+        A `World`, with `rank`, `size` and the operations of this process.
+
     Raises:
         ImportError: mpi4py is not installed.
     """
@@ -222,7 +230,19 @@ def init(comm: Any = None) -> World:
 
 
 def world() -> World:
-    """Return the ranks of this program: what `init` made, or `init()`; inside `simulate` its threads."""
+    """Return the ranks of this program: what `init` made, or `init()`; inside `simulate` its threads.
+
+    Returns:
+        A `World`.
+
+    Raises:
+        ImportError: mpi4py is not installed, and `init` was not called.
+
+    Example:
+        >>> from fgrad.distributed import simulate, world
+        >>> simulate(2, lambda: f"{world().rank} of {world().size}")
+        ['0 of 2', '1 of 2']
+    """
     for axis in reversed(bound_axes()):
         if isinstance(axis, RankAxis) and axis.name is _CURRENT:
             return axis.world
@@ -273,6 +293,14 @@ def simulate(size: int, fun: Callable[..., Any], *args: Any) -> list[Any]:
     """Return what `fun(*args)` returns on each of `size` ranks that are threads of this process.
 
     For trying out and testing: no MPI is needed, and nothing becomes faster.
+
+    Args:
+        size: the number of ranks.
+        fun: what each rank calls, in a thread of its own.
+        args: its arguments, the same objects on every rank.
+
+    Returns:
+        A list, with the result of each rank.
 
     Raises:
         Exception: what the first rank that failed has raised.

@@ -119,8 +119,58 @@ def _word(name: str, atom: str | None = None) -> Word:
         return apply(head, *operands)
 
     word.__name__ = word.__qualname__ = name
-    word.__doc__ = f"Return `{name}` of scalar expressions, for the body of an element-wise operation."
+    word.__doc__ = _described(name, arity, gives_truth=ATOMS[head].gives_truth)
     return word
+
+
+_WORD = """Return `{name}` of scalar expressions, for the body of an elementwise operation.
+
+Args:
+    operands: {operands}.
+
+Returns:
+    A scalar expression{what}.
+
+Raises:
+    TypeError: another number of operands, or one that is neither an expression nor a number.
+
+Derivative:
+    {slope}.
+
+Example:
+    >>> from fgrad.extend import {words}
+    >>> f = elementwise(lambda {params}: {body})
+    >>> np.allclose(f({points}), np.{name}({given}))
+    True
+"""
+_CONDITIONS = {"logical_and", "logical_or", "logical_not", "where"}  # the words that take truths
+
+
+def _described(name: str, arity: int, *, gives_truth: bool) -> str:
+    """Return the docstring of a word."""
+    params = ["x", "y"][:arity]
+    given = ["x > 1", "x", "y"] if name == "where" else params
+    if name in _CONDITIONS - {"where"}:
+        given = [f"{p} > 1" for p in params]
+    body = f"{name}({', '.join(given)})"
+    points = dict(zip(params, ("1.5", "0.5") if name == "arccosh" else ("0.5", "1.5"), strict=False))
+    return _WORD.format(
+        name=name,
+        operands="a truth and two numbers"
+        if name == "where"
+        else "truths"
+        if name in _CONDITIONS
+        else "numbers",
+        what=", a truth: a condition of `where`" if gives_truth else "",
+        slope="None: a truth is constant" if gives_truth else f"As of `fgrad.numpy.{name}`",
+        words=", ".join(
+            ["elementwise", *([name] if name == "where" or not gives_truth else [name, "where"])]
+        ),
+        params=", ".join(params),
+        body=f"where({body}, 1, 0)" if gives_truth else body,
+        points=", ".join(points.values()),
+        given=", ".join([" ".join(points.get(part, part) for part in g.split()) for g in given]),
+    )
 
 
 absolute: Word = _word("absolute", "fabs")
@@ -341,6 +391,9 @@ def device_memory(x: Any) -> Any:
         TypeError: `x` is not on a CUDA device.
         NoValueError: `x` has no value here, as in a function that is mapped or traced.
 
+    Derivative:
+        None: what a kernel does is not recorded; `custom_vjp` gives it a rule.
+
     Example:
         docs/cuda.md
     """
@@ -371,6 +424,10 @@ def linear(
 
     Raises:
         TypeError: the name is not an identifier, or a rule is not a function.
+
+    Derivative:
+        Of every order: forward mode applies the operation to tangents, reverse mode the adjoint to
+        cotangents.
 
     Example:
         >>> import fgrad

@@ -36,8 +36,14 @@ def cond(pred: Any, true_fun: Callable[..., R], false_fun: Callable[..., R], *op
         false_fun: the same, with a result of the same structure, shapes and dtypes.
         operands: arguments of both.
 
+    Returns:
+        What the branch returns.
+
     Raises:
         TypeError: `pred` is not a scalar, or the results of the branches differ where both run.
+
+    Derivative:
+        That of the branch taken; the other one gets 0. `pred` counts as a constant.
 
     Example:
         >>> float(cond(3.0 > 2.0, np.sqrt, np.negative, 4.0))
@@ -59,9 +65,15 @@ def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any) -> 
         branches: functions of the same operands.
         operands: their arguments.
 
+    Returns:
+        What the branch returns.
+
     Raises:
         TypeError: `index` is not an integer scalar, or the results of branches differ where all run.
         ValueError: there is no branch.
+
+    Derivative:
+        That of the branch taken; `index` counts as a constant.
 
     Example:
         >>> float(switch(7, [np.negative, np.sqrt], 4.0))
@@ -158,8 +170,14 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
         on_true: array or Tensor.
         on_false: the same.
 
+    Returns:
+        Array of the shape and dtype of both.
+
     Raises:
         TypeError: shapes or dtypes differ, or `pred` is not bool.
+
+    Derivative:
+        The cotangent where the value is taken from, 0 elsewhere.
 
     Example:
         >>> select(np.array([True, False]), np.array([1.0, 2.0]), np.array([3.0, 4.0]))

@@ -378,10 +378,16 @@ def checkpointed(
         budget: how many states to keep, the first one included; None: about twice the logarithm of their
             number.
 
+    Returns:
+        The last state, of the structure, shapes and dtypes of the first.
+
     Raises:
         TypeError: `body` returns another structure, shape or dtype.
         ValueError: `budget` is not positive.
         RuntimeError: in the reverse pass, when `body` computes something other than before.
+
+    Derivative:
+        That of the loop, of every order, also in Tensors from a closure.
 
     Source:
         Griewank & Walther (2000), Algorithm 799; Wang, Moin & Iaccarino (2009).

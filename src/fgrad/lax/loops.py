@@ -33,8 +33,14 @@ def while_loop(cond_fun: Callable[[C], Any], body_fun: Callable[[C], C], init_va
         body_fun: takes the value and returns the next, of the same structure, shapes and dtypes.
         init_val: pytree.
 
+    Returns:
+        Pytree of the structure, shapes and dtypes of `init_val`.
+
     Raises:
         TypeError: `body_fun` returns another structure, shape or dtype, or `cond_fun` returns no scalar.
+
+    Derivative:
+        That of the steps that were taken; their number counts as a constant.
 
     Example:
         >>> float(while_loop(lambda x: x < 100.0, lambda x: x * x, 3.0))
@@ -117,8 +123,14 @@ def fori_loop(
         unroll: accepted for JAX's sake; changes nothing.
         checkpoint: as in `scan`, where `lower` and `upper` are known.
 
+    Returns:
+        Pytree of the structure, shapes and dtypes of `init_val`.
+
     Raises:
         TypeError: bounds that are not integers, or `body_fun` returns another structure, shape or dtype.
+
+    Derivative:
+        That of the steps; the bounds are integers and have none.
 
     Example:
         >>> fori_loop(0, 5, lambda i, total: total + i, 0)

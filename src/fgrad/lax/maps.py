@@ -24,8 +24,14 @@ def map(f: Fun, xs: Any, *, batch_size: int | None = None) -> Any:
         xs: pytree of arrays of one length.
         batch_size: how many elements are computed at once, by `vmap`; None: one.
 
+    Returns:
+        What `f` returns, each leaf with a first axis for the elements.
+
     Raises:
         ValueError: lengths differ, or `batch_size` is not positive.
+
+    Derivative:
+        That of the loop, of every order, by reverse and forward mode.
 
     Example:
         >>> map(lambda x: x * x, np.array([1.0, 2.0, 3.0]), batch_size=2)
@@ -59,8 +65,15 @@ def associative_scan(fn: Fun, elems: Any, reverse: bool = False, axis: int = 0) 
         reverse: whether to combine from the end.
         axis: the axis.
 
+    Returns:
+        Pytree like `elems`, of the same shapes; at each place the result of all elements up to there, or from
+        there on with `reverse`.
+
     Raises:
         ValueError: lengths differ.
+
+    Derivative:
+        That of the calls of `fn`.
 
     Source:
         Blelloch (1990), Prefix sums and their applications.

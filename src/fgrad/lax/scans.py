@@ -46,11 +46,14 @@ def scan(
             fewest steps possible. True keeps about 2 log2(length). None keeps the residuals of every step.
 
     Returns:
-        `(carry, ys)`.
+        `(carry, ys)`: the last carry, like `init`, and the results, with a first axis for the steps.
 
     Raises:
         TypeError: `f` does not return a pair, or the carry changes its structure, shape or dtype.
         ValueError: lengths differ, or there is none.
+
+    Derivative:
+        That of the loop, of every order, by reverse and forward mode.
 
     Source:
         Griewank & Walther (2000), Algorithm 799, for `checkpoint`.

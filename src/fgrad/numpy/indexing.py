@@ -69,6 +69,9 @@ declare(
 def stop_gradient(x: Any) -> Any:
     """Return the values of a pytree as constants for every transformation; arrays and numbers as they are.
 
+    Args:
+        x: pytree.
+
     Returns:
         The pytree, its arrays of the same shapes and dtypes.
 

@@ -41,6 +41,9 @@ def sgd(learning_rate: Any, momentum: float = 0.0, *, nesterov: bool = False) ->
     Raises:
         ValueError: `momentum` is not in [0, 1), or `nesterov` without it.
 
+    Derivative:
+        `update` is differentiable in gradients, state and parameters.
+
     Example:
         >>> optimizer = sgd(0.1)
         >>> updates, state = optimizer.update(np.array([1.0, 2.0]), optimizer.init(np.zeros(2)))
@@ -71,6 +74,10 @@ def adam(learning_rate: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e
 
     Raises:
         ValueError: `b1` or `b2` is not in [0, 1).
+
+    Derivative:
+        `update` is differentiable in gradients, state and parameters. Where a mean of squares is zero, its
+        root counts as a constant.
 
     Source:
         Kingma & Ba (2015), Adam: A method for stochastic optimization.
@@ -108,8 +115,18 @@ def adamw(
     Raises:
         ValueError: `b1` or `b2` is not in [0, 1).
 
+    Derivative:
+        As of `adam`.
+
     Source:
         Loshchilov & Hutter (2019), Decoupled weight decay regularization.
+
+    Example:
+        >>> params = np.array([1.0, -2.0])
+        >>> optimizer = adamw(0.1)
+        >>> updates, state = optimizer.update(np.array([1.0, 4.0]), optimizer.init(params), params)
+        >>> updates
+        array([-0.10001, -0.09998])
     """
     direction = _by_moments("adamw", b1, b2, eps)
     return chain(direction, add_decayed_weights(weight_decay), scale_by_learning_rate(learning_rate))
@@ -162,8 +179,18 @@ def rmsprop(
     Raises:
         ValueError: `decay` or `momentum` is not in [0, 1).
 
+    Derivative:
+        As of `adam`.
+
     Source:
         Tieleman & Hinton (2012), Lecture 6.5: RMSProp; Graves (2013) for the centered one.
+
+    Example:
+        >>> params = np.array([1.0, -2.0])
+        >>> optimizer = rmsprop(0.1)
+        >>> updates, state = optimizer.update(np.array([1.0, 4.0]), optimizer.init(params), params)
+        >>> updates
+        array([-0.31622775, -0.31622777])
     """
     _check("rmsprop", decay=decay, momentum=momentum)
 
@@ -204,8 +231,19 @@ def lion(
     Raises:
         ValueError: `b1` or `b2` is not in [0, 1).
 
+    Derivative:
+        Of the updates 0 in gradients and means, of which only the sign counts, and
+        -learning_rate weight_decay in the parameters.
+
     Source:
         Chen et al. (2023), Symbolic discovery of optimization algorithms.
+
+    Example:
+        >>> params = np.array([1.0, -2.0])
+        >>> optimizer = lion(0.1)
+        >>> updates, state = optimizer.update(np.array([1.0, 4.0]), optimizer.init(params), params)
+        >>> updates
+        array([-0.1001, -0.0998])
     """
     _check("lion", b1=b1, b2=b2)
 

@@ -40,6 +40,14 @@ class Optimizer:
     Attributes:
         lr: the learning rate or schedule.
         steps: how many steps were taken.
+
+    Example:
+        >>> w = fg.tensor([1.0, 2.0])
+        >>> opt = Optimizer(w, lambda rate: fg.optim.sgd(rate, momentum=0.5), lr=0.1)
+        >>> w.grad = fg.tensor([1.0, 1.0])
+        >>> _ = opt.step().step()
+        >>> w
+        Tensor([0.75, 1.75])
     """
 
     lr: Any
@@ -140,6 +148,10 @@ class SGD(Optimizer):
         weight_decay: this multiple of the tensors is added to their gradients, as in PyTorch.
         max_norm: the norm to which all gradients together are clipped, or None.
 
+    Raises:
+        TypeError: a leaf is no floating-point Tensor.
+        ValueError: there are no tensors, or a setting is out of its range.
+
     Example:
         >>> import fgrad
         >>> w = fgrad.tensor([1.0, 2.0])
@@ -178,6 +190,20 @@ class Adam(Optimizer):
         betas: decays of the mean and of the mean of squares.
         eps: added to the root.
         max_norm: the norm to which all gradients together are clipped, or None.
+
+    Raises:
+        TypeError: a leaf is no floating-point Tensor.
+        ValueError: there are no tensors, or a setting is out of its range.
+
+    Example:
+        >>> w = fg.tensor([1.0, 2.0])
+        >>> gm = fg.GradManager().attach(w)
+        >>> opt = Adam(gm, lr=0.1)
+        >>> with gm:
+        ...     gm.backward((w**2).sum())
+        >>> _ = opt.step().clear_grad()
+        >>> w
+        Tensor([0.9, 1.9])
     """
 
     def __init__(
@@ -202,6 +228,20 @@ class AdamW(Optimizer):
         eps: added to the root.
         weight_decay: which multiple of the tensors, times the learning rate, is subtracted.
         max_norm: the norm to which all gradients together are clipped, or None.
+
+    Raises:
+        TypeError: a leaf is no floating-point Tensor.
+        ValueError: there are no tensors, or a setting is out of its range.
+
+    Example:
+        >>> w = fg.tensor([1.0, 2.0])
+        >>> gm = fg.GradManager().attach(w)
+        >>> opt = AdamW(gm, lr=0.1, weight_decay=0.5)
+        >>> with gm:
+        ...     gm.backward((w**2).sum())
+        >>> _ = opt.step().clear_grad()
+        >>> w
+        Tensor([0.85, 1.8 ])
     """
 
     def __init__(
@@ -230,6 +270,20 @@ class RMSProp(Optimizer):
         centered: whether to divide by the standard deviation instead.
         momentum: how much of the last trace of updates stays.
         max_norm: the norm to which all gradients together are clipped, or None.
+
+    Raises:
+        TypeError: a leaf is no floating-point Tensor.
+        ValueError: there are no tensors, or a setting is out of its range.
+
+    Example:
+        >>> w = fg.tensor([1.0, 2.0])
+        >>> gm = fg.GradManager().attach(w)
+        >>> opt = RMSProp(gm, lr=0.05)
+        >>> with gm:
+        ...     gm.backward((w**2).sum())
+        >>> _ = opt.step().clear_grad()
+        >>> w
+        Tensor([0.50, 1.50])
     """
 
     def __init__(
@@ -260,6 +314,20 @@ class Lion(Optimizer):
         betas: how much the mean counts beside the gradient, and its decay.
         weight_decay: as in `AdamW`.
         max_norm: the norm to which all gradients together are clipped, or None.
+
+    Raises:
+        TypeError: a leaf is no floating-point Tensor.
+        ValueError: there are no tensors, or a setting is out of its range.
+
+    Example:
+        >>> w = fg.tensor([1.0, 2.0])
+        >>> gm = fg.GradManager().attach(w)
+        >>> opt = Lion(gm, lr=0.1)
+        >>> with gm:
+        ...     gm.backward((w**2).sum())
+        >>> _ = opt.step().clear_grad()
+        >>> w
+        Tensor([0.9, 1.9])
     """
 
     def __init__(

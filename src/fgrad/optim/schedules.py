@@ -13,6 +13,15 @@ from fgrad.optim.transformations import Schedule
 def linear_schedule(init_value: float, end_value: float, transition_steps: int) -> Schedule:
     """Return the schedule that goes from one value to another on a straight line, and stays there.
 
+    Args:
+        init_value: before the first step.
+        end_value: after `transition_steps`.
+        transition_steps: positive.
+
+    Returns:
+        A function of the number of steps done, an integer or an array of them, which returns floats of its
+        shape.
+
     Raises:
         ValueError: `transition_steps` is not positive.
 
@@ -35,6 +44,10 @@ def exponential_decay(
         decay_rate: positive.
         staircase: whether it is multiplied all at once then.
 
+    Returns:
+        A function of the number of steps done, an integer or an array of them, which returns floats of its
+        shape.
+
     Raises:
         ValueError: `transition_steps` is not positive.
 
@@ -53,6 +66,15 @@ def exponential_decay(
 
 def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.0) -> Schedule:
     """Return the schedule that falls to alpha init_value along half a wave of a cosine.
+
+    Args:
+        init_value: before the first step.
+        decay_steps: positive; the value stays from there on.
+        alpha: which part of `init_value` is left at the end.
+
+    Returns:
+        A function of the number of steps done, an integer or an array of them, which returns floats of its
+        shape.
 
     Raises:
         ValueError: `decay_steps` is not positive.
@@ -76,6 +98,14 @@ def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.
 def piecewise_constant_schedule(init_value: float, boundaries_and_scales: Mapping[int, float]) -> Schedule:
     """Return the schedule that is multiplied by a scale at each boundary.
 
+    Args:
+        init_value: before the first boundary.
+        boundaries_and_scales: the number of a step, from which on the value is multiplied by this scale.
+
+    Returns:
+        A function of the number of steps done, an integer or an array of them, which returns floats of its
+        shape.
+
     Example:
         >>> steps = piecewise_constant_schedule(1.0, {10: 0.1, 20: 0.1})
         >>> [round(float(steps(t)), 4) for t in (9, 10, 25)]
@@ -94,8 +124,21 @@ def piecewise_constant_schedule(init_value: float, boundaries_and_scales: Mappin
 def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
     """Return one schedule of several: at each boundary the next one begins, and counts from there.
 
+    Args:
+        schedules: one after the other.
+        boundaries: numbers of steps, increasing, at which the next schedule takes over.
+
+    Returns:
+        A function of the number of steps done, an integer or an array of them, which returns floats of its
+        shape.
+
     Raises:
         ValueError: there is not one boundary less than schedules.
+
+    Example:
+        >>> rate = join_schedules([lambda t: 0.1 * t, lambda t: 1.0 - 0.5 * t], [10])
+        >>> [round(float(rate(t)), 3) for t in (0, 5, 10, 11)]
+        [0.0, 0.5, 1.0, 0.5]
     """
     if len(boundaries) != len(schedules) - 1:
         raise ValueError(f"{len(schedules)} schedules meet at one boundary less, not {len(boundaries)}")
@@ -120,6 +163,10 @@ def warmup_cosine_decay_schedule(
         warmup_steps: positive.
         decay_steps: of the whole schedule, with the warm-up.
         end_value: where it ends.
+
+    Returns:
+        A function of the number of steps done, an integer or an array of them, which returns floats of its
+        shape.
 
     Raises:
         ValueError: `decay_steps` is not more than `warmup_steps`.

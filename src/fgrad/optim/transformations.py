@@ -19,6 +19,11 @@ class GradientTransformation(NamedTuple):
         init: (params) -> state, a pytree of arrays.
         update: (gradients, state, params) -> (updates, new state). `params` may be left out where no weights
             decay. It is a pure function: it runs under `jit`, `vmap` and `grad`.
+
+    Example:
+        >>> halved = GradientTransformation(lambda params: (), lambda grads, *_: (grads / 2, ()))
+        >>> halved.update(np.ones(2), halved.init(np.zeros(2)))[0]
+        array([0.5, 0.5])
     """
 
     init: Callable[[Any], Any]
@@ -33,10 +38,13 @@ def apply_updates(params: Any, updates: Any) -> Any:
         updates: pytree of the same structure.
 
     Returns:
-        New pytree.
+        New pytree of the shapes of `params`.
 
     Raises:
         ValueError: the structures differ.
+
+    Derivative:
+        1 for both.
 
     Example:
         >>> apply_updates({"w": np.ones(2)}, {"w": np.array([1.0, -1.0])})
@@ -47,6 +55,15 @@ def apply_updates(params: Any, updates: Any) -> Any:
 
 def chain(*transformations: GradientTransformation) -> GradientTransformation:
     """Return the transformation that applies each of several to what the one before returned.
+
+    Args:
+        transformations: the first one gets the gradients.
+
+    Returns:
+        A gradient transformation; its state is the tuple of theirs.
+
+    Raises:
+        ValueError: in `update`, the state is one of another number of transformations.
 
     Example:
         >>> clipped = chain(clip_by_global_norm(1.0), scale_by_learning_rate(0.1))
@@ -79,6 +96,15 @@ def stateless(f: Callable[[Any, Any], Any]) -> GradientTransformation:
 def clip(max_delta: float) -> GradientTransformation:
     """Return the transformation that clips every element to [-max_delta, max_delta].
 
+    Args:
+        max_delta: positive.
+
+    Returns:
+        A gradient transformation without state.
+
+    Derivative:
+        That of `np.clip`: 1 inside, 0 outside.
+
     Example:
         >>> clip(1.0).update(np.array([-3.0, 0.5]), ())[0]
         array([-1. ,  0.5])
@@ -88,6 +114,15 @@ def clip(max_delta: float) -> GradientTransformation:
 
 def global_norm(x: Any) -> Any:
     """Return the square root of the sum of squares of all elements of a pytree.
+
+    Args:
+        x: pytree of arrays and numbers, real or complex.
+
+    Returns:
+        A real number; of no dtype other than those of the leaves promote to.
+
+    Derivative:
+        x / norm; NaN where all elements are zero.
 
     Example:
         >>> float(global_norm({"a": np.array([3.0]), "b": 4.0}))
@@ -108,11 +143,21 @@ def clip_by_global_norm(max_norm: float) -> GradientTransformation:
         max_norm: positive. The result has exactly this norm then; PyTorch's `clip_grad_norm_` adds 1e-6 to
             the norm that it divides by.
 
+    Returns:
+        A gradient transformation without state; it keeps dtypes.
+
     Raises:
         ValueError: `max_norm` is not positive.
 
+    Derivative:
+        That of the scaled gradients, with the norm as a function of them where it exceeds `max_norm`.
+
     Source:
         Pascanu, Mikolov & Bengio (2013), On the difficulty of training recurrent neural networks.
+
+    Example:
+        >>> clip_by_global_norm(1.0).update({"w": np.array([3.0, 4.0])}, ())[0]
+        {'w': array([0.6, 0.8])}
     """
     if not max_norm > 0:
         raise ValueError(f"clip_by_global_norm: max_norm is positive, not {max_norm}")
@@ -130,6 +175,18 @@ def add_decayed_weights(weight_decay: float) -> GradientTransformation:
     """Return the transformation that adds `weight_decay` times the parameters to the gradients.
 
     Before an optimizer this is an L2 penalty; `adamw` and `lion` have it after their scaling, "decoupled".
+
+    Args:
+        weight_decay: a number.
+
+    Returns:
+        A gradient transformation without state, whose `update` needs the parameters.
+
+    Raises:
+        ValueError: in `update`, the parameters are missing.
+
+    Derivative:
+        1 for the gradients, `weight_decay` for the parameters.
 
     Example:
         >>> add_decayed_weights(0.1).update(np.ones(2), (), np.array([1.0, 2.0]))[0]
@@ -149,6 +206,19 @@ def scale_by_learning_rate(learning_rate: Any) -> GradientTransformation:
 
     Args:
         learning_rate: a number, or a schedule: (number of steps done) -> number.
+
+    Returns:
+        A gradient transformation; with a schedule its state is the number of steps, an int32. It keeps
+        dtypes.
+
+    Derivative:
+        -learning_rate for the gradients; also in a learning rate that is a Tensor.
+
+    Example:
+        >>> scaled = scale_by_learning_rate(lambda count: 0.1 * (count + 1))
+        >>> updates, state = scaled.update(np.ones(2), scaled.init(np.zeros(2)))
+        >>> scaled.update(np.ones(2), state)
+        (array([-0.2, -0.2]), np.int32(2))
     """
     if not callable(learning_rate):
         return stateless(lambda grads, params: tree.map(lambda g: g * like(-learning_rate, g), grads))
@@ -169,8 +239,20 @@ def trace(decay: float, *, nesterov: bool = False) -> GradientTransformation:
         decay: from 0 to 1.
         nesterov: whether to return gradient + decay trace with the new trace, instead of the trace.
 
+    Returns:
+        A gradient transformation; its state is the trace, like the parameters.
+
+    Derivative:
+        Of `update`, in gradients and state: that of the sum.
+
     Source:
         Sutskever, Martens, Dahl & Hinton (2013), On the importance of initialization and momentum.
+
+    Example:
+        >>> momentum = trace(0.5)
+        >>> updates, state = momentum.update(np.ones(2), momentum.init(np.zeros(2)))
+        >>> momentum.update(np.ones(2), state)[0]
+        array([1.5, 1.5])
     """
 
     def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:

@@ -20,6 +20,16 @@ class Colouring(NamedTuple):
 
     The products with the Jacobian are one for each colour of columns, those with its transpose one for each
     colour of rows.
+
+    Args:
+        columns: an integer for each column, or None.
+        rows: likewise for each row.
+
+    Example:
+        >>> from fgrad import sparse
+        >>> made = sparse.jacobian(lambda x: x[1:] * x[:-1]).colouring(np.ones(4))
+        >>> made.columns, made.colours
+        (array([0, 1, 0, 1]), 2)
     """
 
     columns: Any = None

@@ -661,6 +661,9 @@ def jacobian(
         ValueError: a pattern of another shape, a colouring that does not give each entry, or with `check`
             a pattern that lacks an entry.
 
+    Derivative:
+        Of the entries, of every order, where they are a `SparseArray`.
+
     Example:
         >>> from fgrad import sparse
         >>> jac = sparse.jacobian(lambda x: x[1:] * x[:-1])
@@ -696,6 +699,25 @@ def value_and_jacobian(
     check: bool = False,
 ) -> Jacobian:
     """Return the function that computes what `fun` returns and its Jacobian, as `jacobian` does.
+
+    Args:
+        fun: takes and returns pytrees of arrays; what is returned are real floats.
+        argnums: which positional argument, or arguments.
+        mode: as in `jacobian`.
+        pattern: likewise.
+        colouring: likewise.
+        format: "csr", "csc" or "coo".
+        check: whether to compare the entries with a product in each call.
+
+    Returns:
+        A function of the same arguments that returns `(value, matrix)`, the matrix as `jacobian` returns it.
+
+    Raises:
+        TypeError: as in `jacobian`.
+        ValueError: likewise.
+
+    Derivative:
+        Of both, of every order.
 
     Example:
         >>> from fgrad import sparse
@@ -749,6 +771,9 @@ def hessian(
         TypeError: `fun` does not return one real number, or there is nothing to differentiate.
         ValueError: as in `jacobian`.
 
+    Derivative:
+        Of the entries, of every order, where they are a `SparseArray`.
+
     Example:
         >>> from fgrad import sparse
         >>> hess = sparse.hessian(lambda x: np.sum(x[1:] * x[:-1] ** 2))
@@ -785,6 +810,25 @@ def value_and_hessian(
     check: bool = False,
 ) -> Hessian:
     """Return the function that computes what `fun` returns and its Hessian, as `hessian` does.
+
+    Args:
+        fun: takes pytrees of arrays and returns one real number.
+        argnums: which positional argument, or arguments.
+        pattern: as in `hessian`.
+        colouring: likewise.
+        recovery: likewise.
+        format: "csr", "csc" or "coo".
+        check: whether to compare the entries with a product in each call.
+
+    Returns:
+        A function of the same arguments that returns `(value, matrix)`, the matrix as `hessian` returns it.
+
+    Raises:
+        TypeError: as in `hessian`.
+        ValueError: likewise.
+
+    Derivative:
+        Of both, of every order.
 
     Example:
         >>> from fgrad import sparse

@@ -31,6 +31,9 @@ def linear_operator(fun: Callable[..., Any], *primals: Any) -> Any:
     Raises:
         TypeError: an argument or a result is not a real float, or an argument is being transformed.
 
+    Derivative:
+        None: products are plain arrays; `jvp` and `vjp` give products with derivatives.
+
     Example:
         >>> from fgrad import sparse
         >>> J = sparse.linear_operator(lambda x: x[1:] * x[:-1], np.array([1.0, 2.0, 3.0]))

@@ -40,6 +40,16 @@ linear(
 def checkpoint_name(x: Any, name: str) -> Any:
     """Return `x`, with its Tensors known as `name` to `checkpoint_policies.save_only_these_names`.
 
+    Args:
+        x: pytree.
+        name: any text.
+
+    Returns:
+        `x`, the same pytree.
+
+    Derivative:
+        1.
+
     Example:
         >>> checkpoint_name(2.0, "two")
         2.0
@@ -71,8 +81,14 @@ def checkpoint(fun: Callable[P, R], *, policy: Policy | None = None) -> Callable
             `policy(primitive, **parameters) -> bool`, asked with the name of each operation. None keeps
             nothing.
 
+    Returns:
+        A function of the same arguments.
+
     Raises:
         RuntimeError: in the reverse pass, when `fun` computes something other than before.
+
+    Derivative:
+        That of `fun`, the same bits, of every order.
 
     Source:
         Chen, Xu, Zhang & Guestrin (2016), arXiv 1604.06174; the policies are JAX's.

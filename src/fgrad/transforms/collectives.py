@@ -231,6 +231,20 @@ def psum(x: Any, axis_name: AxisName) -> Any:
 def pmean(x: Any, axis_name: AxisName) -> Any:
     """Return the mean of `x` over all examples of a vmap, or all processes; arguments as `psum`.
 
+    Args:
+        x: pytree of arrays, Tensors and numbers.
+        axis_name: the name that `vmap(..., axis_name=...)` or `world.axis(...)` gave, or a tuple of names.
+
+    Returns:
+        The same pytree, floats or complex numbers; the same for every example.
+
+    Raises:
+        NameError: no axis of that name is around.
+        RuntimeError: a condition that differs between examples has split the batch.
+
+    Derivative:
+        The mean of the cotangents over the examples.
+
     Example:
         >>> import fgrad
         >>> fgrad.vmap(lambda x: x - fgrad.lax.pmean(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
@@ -242,6 +256,17 @@ def pmean(x: Any, axis_name: AxisName) -> Any:
 
 def pmax(x: Any, axis_name: AxisName) -> Any:
     """Return the largest `x` of all examples of a vmap, element by element; arguments as `psum`.
+
+    Args:
+        x: pytree of arrays, Tensors and numbers.
+        axis_name: the name that `vmap(..., axis_name=...)` or `world.axis(...)` gave, or a tuple of names.
+
+    Returns:
+        The same pytree, of the same dtypes; the same for every example.
+
+    Raises:
+        NameError: no axis of that name is around.
+        RuntimeError: a condition that differs between examples has split the batch.
 
     Derivative:
         Shared equally by the examples that attain it.
@@ -256,6 +281,20 @@ def pmax(x: Any, axis_name: AxisName) -> Any:
 
 def pmin(x: Any, axis_name: AxisName) -> Any:
     """Return the smallest `x` of all examples of a vmap, element by element; otherwise as `pmax`.
+
+    Args:
+        x: pytree of arrays, Tensors and numbers.
+        axis_name: the name that `vmap(..., axis_name=...)` or `world.axis(...)` gave, or a tuple of names.
+
+    Returns:
+        The same pytree, of the same dtypes; the same for every example.
+
+    Raises:
+        NameError: no axis of that name is around.
+        RuntimeError: a condition that differs between examples has split the batch.
+
+    Derivative:
+        Shared equally by the examples that attain it.
 
     Example:
         >>> import fgrad
@@ -293,6 +332,9 @@ def all_gather(x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = Fals
     Raises:
         NameError: no vmap around has an axis of that name.
         RuntimeError: a condition that differs between examples has split the batch.
+
+    Derivative:
+        Each example gets the sum of the cotangents of its own part.
 
     Example:
         >>> import fgrad
@@ -380,6 +422,9 @@ def ppermute(x: Any, axis_name: AxisName, perm: Pairs) -> Any:
         perm: pairs (source, destination) of numbers of examples, each at most once on either side. An
             example that is no destination gets zeros.
 
+    Returns:
+        The same pytree, of the same shapes and dtypes.
+
     Raises:
         NameError: no axis of that name is around.
         ValueError: an example stands twice as a source or as a destination, or there is none of that number.
@@ -410,6 +455,9 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int = 0) -> Any:
         x: pytree of arrays and Tensors.
         axis_name: the name of a vmap axis, or of an axis of processes.
         source: the number of an example.
+
+    Returns:
+        The same pytree, of the same shapes and dtypes; the same for every example.
 
     Raises:
         NameError: no axis of that name is around.
@@ -444,6 +492,15 @@ def _one_axis(axis_name: AxisName, what: str) -> list[Axis]:
 def axis_index(axis_name: AxisName) -> Any:
     """Return the number of the example along a vmap axis; of several axes the last counts fastest.
 
+    Args:
+        axis_name: the name that `vmap(..., axis_name=...)` or `world.axis(...)` gave, or a tuple of names.
+
+    Returns:
+        An integer without axes.
+
+    Raises:
+        NameError: no axis of that name is around.
+
     Example:
         >>> import fgrad
         >>> fgrad.vmap(lambda x: x * fgrad.lax.axis_index("i"), axis_name="i")(np.ones(3))
@@ -457,6 +514,15 @@ def axis_index(axis_name: AxisName) -> Any:
 
 def axis_size(axis_name: AxisName) -> int:
     """Return the number of examples along a vmap axis, or the product over several.
+
+    Args:
+        axis_name: the name that `vmap(..., axis_name=...)` or `world.axis(...)` gave, or a tuple of names.
+
+    Returns:
+        A Python integer.
+
+    Raises:
+        NameError: no axis of that name is around.
 
     Example:
         >>> import fgrad

@@ -261,6 +261,20 @@ class Function:
     output that was not used) and returns one per argument (None: no gradient). Keep what `backward` needs on
     `self`. Operations inside `backward` are recorded by outer managers, so higher orders work.
 
+    Args:
+        args: what `__init__` of the subclass takes, constants of the operation.
+
+    Returns:
+        An instance, which is called with arrays, Tensors and numbers, and returns what `forward` does.
+
+    Raises:
+        ValueError: `backward` returns another number of cotangents than there are arguments, or one of
+            another shape.
+
+    Derivative:
+        In reverse mode, and forward mode by its transpose, that of `backward`, which is linear in the
+        cotangents.
+
     Example:
         >>> import fgrad
         >>> class Cube(fgrad.Function):
@@ -558,6 +572,18 @@ def custom_vjp(fun: Callable[P, R], nondiff_argnums: int | Sequence[int] = ()) -
         fun: takes and returns pytrees.
         nondiff_argnums: positional arguments that are not differentiable and need not be arrays.
 
+    Returns:
+        A function like `fun`; without a rule, it cannot be differentiated.
+
+    Raises:
+        TypeError: when differentiated, no rule is defined, or `bwd` returns no tuple with a cotangent for
+            each argument.
+        ValueError: a cotangent has another shape than its argument.
+
+    Derivative:
+        What `bwd(residuals, ct)` returns, a tuple with one cotangent per differentiable argument, where `fwd`
+        returned `(out, residuals)`. Forward mode transposes it. A derivative of `bwd` gives higher orders.
+
     Example:
         >>> import fgrad
         >>> @fgrad.custom_vjp
@@ -579,6 +605,17 @@ def custom_jvp(fun: Callable[P, R], nondiff_argnums: int | Sequence[int] = ()) -
     Args:
         fun: takes and returns pytrees.
         nondiff_argnums: positional arguments that are not differentiable and need not be arrays.
+
+    Returns:
+        A function like `fun`; without a rule, it cannot be differentiated.
+
+    Raises:
+        TypeError: when differentiated, no rule is defined, or the rule returns a tangent of another
+            structure.
+
+    Derivative:
+        What `jvp(primals, tangents) -> (out, tangent)` returns, or the sum of what `defjvps(...)` says for
+        each argument, `jvp(tangent, out, *primals)`.
 
     Example:
         >>> import fgrad

@@ -107,6 +107,9 @@ def jvp(
         TypeError: `primals` or `tangents` is no tuple or list, or structures or dtype kinds differ.
         ValueError: shapes differ.
 
+    Derivative:
+        Of `out` and `tangent_out`, in primals and tangents, of every order.
+
     Example:
         >>> from fgrad import jvp
         >>> out, tangent = jvp(lambda x: x * x, (3.0,), (1.0,))
@@ -171,6 +174,13 @@ def linearize(fun: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]
     Returns:
         `(out, f_jvp)` with `f_jvp(*tangents)` the directional derivative.
 
+    Raises:
+        TypeError: a leaf of `primals` is not floating, or tangents have other structures or dtype kinds.
+        ValueError: tangents have other shapes.
+
+    Derivative:
+        `f_jvp` is linear; its transpose is that of `vjp`.
+
     Example:
         >>> from fgrad import linearize
         >>> out, f_jvp = linearize(lambda x: x * x, 3.0)
@@ -197,6 +207,9 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
 
     Returns:
         A function from a cotangent of the output to a tuple with one cotangent per primal.
+
+    Raises:
+        TypeError: a leaf of `primals` is not floating. That `fun` is linear is not checked.
 
     Example:
         >>> from fgrad import linear_transpose
@@ -261,6 +274,22 @@ def jacfwd(
 
     Options and result as in `jacrev`.
 
+    Args:
+        fun: takes and returns pytrees.
+        argnums: which positional argument, or arguments (then the result is a tuple).
+        has_aux: whether `fun` returns `(out, aux)`; the result is then `(jacobian, aux)`.
+        holomorphic: whether `fun` is holomorphic, with complex arguments and values.
+
+    Returns:
+        A function of the same arguments: for each leaf of the output and of the argument an array of the
+        shape of the first followed by that of the second.
+
+    Raises:
+        TypeError: an argument is not floating; it is complex, and `holomorphic` false.
+
+    Derivative:
+        Of every order: `jacfwd(jacfwd(fun))`.
+
     Example:
         >>> from fgrad import jacfwd
         >>> jacfwd(lambda x: x * x)(np.array([1.0, 2.0]))
@@ -287,6 +316,9 @@ def hessian(
     Returns:
         A function that returns the structure of the output, of arguments, of arguments.
 
+    Raises:
+        TypeError: as in `jacfwd`.
+
     Example:
         >>> from fgrad import hessian
         >>> hessian(lambda x: (x**3).sum())(np.array([1.0, 2.0]))
@@ -307,6 +339,13 @@ def hvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
 
     Returns:
         `(gradient, product)`, each for the one primal, or a tuple with one per primal.
+
+    Raises:
+        TypeError: `fun` returns no real scalar, or `primals` and `tangents` are no tuples or lists alike.
+        ValueError: shapes differ.
+
+    Derivative:
+        Forward mode over reverse: one run of the gradient with its directional derivative.
 
     Example:
         >>> from fgrad import hvp

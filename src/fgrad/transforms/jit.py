@@ -718,6 +718,9 @@ def jit(
     change, the function is traced again. Random numbers come from keys: those of a Generator would be drawn
     only once, and are refused.
 
+    Derivative:
+        That of `fun`, of every order; derivatives are compiled too.
+
     Example:
         >>> from fgrad import grad, jit
         >>> @jit

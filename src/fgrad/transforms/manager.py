@@ -141,6 +141,10 @@ class GradManager(Block):
     Managers nest to any depth: one that records around another sees the inner `backward` and can
     differentiate it. `gm1 | gm2` records two as equals. A recording belongs to the thread and asyncio task
     that opened it.
+
+    Derivative:
+        `backward(y, ct)` adds to `.grad` of each attached tensor its cotangent, of its shape and dtype;
+        complex ones are JAX's: for z = a + bj, d/da - j d/db.
     """
 
     # until it is otherwise: a transformation makes a manager for each call, which has nothing attached
@@ -567,6 +571,9 @@ def _check_linear(tape: Tape) -> None:
 
 class GradManagerGroup(Block):
     """Managers that record as equals: none sees the `backward` of another.
+
+    Derivative:
+        Each `backward` adds to the `.grad` of the tensors of its own manager.
 
     Example:
         >>> x = fg.tensor(2.0)

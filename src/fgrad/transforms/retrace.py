@@ -34,6 +34,9 @@ def explain_retrace() -> Setting:
 
     A reason is the difference from the most similar arguments for which the function was traced before.
 
+    Returns:
+        A context manager, which yields a list of texts that grows with each trace.
+
     Example:
         >>> import contextlib, io
         >>> import numpy as np

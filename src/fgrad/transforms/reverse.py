@@ -420,8 +420,19 @@ def value_and_grad(
 ) -> Callable[P, Any]:
     """Return the function that computes `(value, gradient)`; options and errors as in `grad`.
 
+    Args:
+        fun: as in `grad`, and so are all others.
+        argnums: which positional argument, or arguments.
+        has_aux: whether `fun` returns `(value, aux)`.
+        holomorphic: whether `fun` is holomorphic.
+        allow_int: whether integer leaves get a zero gradient.
+        on_unused: "ignore", "warn" or "error".
+
     Returns:
         A function that returns `(value, gradient)`, or `((value, aux), gradient)` with `has_aux`.
+
+    Raises:
+        TypeError: as in `grad`.
 
     Example:
         >>> from fgrad import value_and_grad
@@ -522,6 +533,9 @@ def vjp(
         TypeError: a leaf of `primals` is not floating, or `ct` has another structure or dtype kind
             than `out`.
         ValueError: `ct` has another shape than `out`.
+
+    Derivative:
+        `pullback` is linear, and differentiable in cotangents and primals, of every order.
 
     Example:
         >>> from fgrad import vjp

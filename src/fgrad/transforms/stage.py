@@ -676,6 +676,9 @@ def make_graph(fun: Callable[P, Any]) -> Callable[P, Program]:
         A function of the same arguments (arrays, or anything with `shape` and `dtype`) that returns the
         Program. Python numbers are weakly typed, as in `jit`: they take the dtype of arrays beside them.
 
+    Raises:
+        NoValueError: (a TypeError) `fun` needs the value of an abstract array.
+
     Example:
         >>> from fgrad import make_graph
         >>> print(make_graph(lambda x: np.sin(x) * 2.0)(np.ones(3)))
@@ -689,6 +692,17 @@ def make_graph(fun: Callable[P, Any]) -> Callable[P, Program]:
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return the shapes and dtypes of `fun(*args)` as pytree of `Aval`, computing nothing.
+
+    Args:
+        fun: takes and returns pytrees.
+        args: arrays, or anything with `shape` and `dtype`.
+        kwargs: likewise.
+
+    Returns:
+        The pytree of the results, an `Aval` (with `shape` and `dtype`) in the place of each array.
+
+    Raises:
+        NoValueError: (a TypeError) `fun` needs the value of an abstract array.
 
     Example:
         >>> from fgrad import eval_shape

@@ -219,6 +219,9 @@ def vectorize(
             broadcast.
         TypeError: another number of arguments or outputs than the signature says.
 
+    Derivative:
+        As of `vmap`; axes that were broadcast are summed over.
+
     Example:
         >>> import fgrad
         >>> product = fgrad.vectorize(lambda a, x: a @ x, signature="(n,m),(m)->(n)")

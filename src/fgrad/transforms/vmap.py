@@ -241,6 +241,9 @@ def vmap(
     outside, GradManagers and callbacks from outside, Tensors that are kept, and what
     `fgrad.transforms.effects` lists.
 
+    Derivative:
+        Of every order; transformations nest either way round.
+
     Example:
         >>> from fgrad import vmap
         >>> vmap(np.dot)(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]))

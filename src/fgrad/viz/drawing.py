@@ -30,8 +30,19 @@ Theme = Literal["auto", "light", "dark"]
 class Drawing:
     """A picture of a computation; a notebook shows it, `save` writes it.
 
+    Args:
+        graph: what is drawn.
+        width: in pixels.
+
     Attributes:
         graph: what is drawn: items, edges and boxes.
+
+    Example:
+        >>> drawing = fg.viz.draw(lambda x: np.sin(x) * 2.0)(np.ones(3))
+        >>> drawing.to_svg().startswith("<svg")
+        True
+        >>> "sin" in drawing.to_dot()
+        True
     """
 
     graph: Graph
@@ -226,6 +237,9 @@ class take_notes(observed):  # noqa: N801 -- reads as a function
 
     Args:
         on: True or False switches at once; None waits for the block.
+
+    Returns:
+        A context manager.
 
     Example:
         >>> import fgrad

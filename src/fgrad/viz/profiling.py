@@ -127,6 +127,11 @@ class Profile:
         unprofiled: the time of a call without profiling, the least of some.
         peak: the most bytes of results of operations that were alive at once; arguments do not count.
         events: every operation, step and kernel in the order in which they ended.
+
+    Example:
+        >>> p = fg.profile(fg.grad(lambda x: np.sum(np.sin(x))))(np.zeros(3))
+        >>> p.value, sum(row.calls for row in p.operations())
+        (array([1., 1., 1.]), 4)
     """
 
     name: str
@@ -245,6 +250,9 @@ def profile(fun: Callable[..., Any]) -> Callable[..., Profile]:
 
     Returns:
         A function of the same arguments that returns a `Profile`: `print` it, or let a notebook show it.
+
+    Raises:
+        Exception: what `fun` raises.
 
     Example:
         >>> import fgrad

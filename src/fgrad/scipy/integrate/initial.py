@@ -28,7 +28,14 @@ SENSITIVITIES = (None, "forward", "adjoint")
 
 
 class OdeResult(ode_result()):  # type: ignore[misc]
-    """What SciPy's result of `solve_ivp` is, as a pytree."""
+    """What SciPy's result of `solve_ivp` is, as a pytree.
+
+    Example:
+        >>> from fgrad.scipy.integrate import solve_ivp
+        >>> result = solve_ivp(lambda t, y: -y, (0.0, 1.0), np.ones(1), t_eval=[0.0, 1.0])
+        >>> result.t, result.y.shape, result.success
+        (array([0., 1.]), (1, 2), True)
+    """
 
 
 register_result(OdeResult)
@@ -81,6 +88,9 @@ def solve_ivp(
         Of `y` in y0, t_span, t_eval and all Tensors that `fun` uses, of every order: the continuous
         sensitivities or adjoint, as exact as the tolerances. The times of SciPy's steps are constants. If
         the integration failed, differentiating warns (`UnsolvedWarning`).
+
+    Differences from SciPy:
+        No `events` and `dense_output`; `rtol` and `atol` have names here.
 
     Source:
         Cao, Li, Petzold & Serban (2003), SIAM J. Sci. Comput. 24(3), 1076-1089.
@@ -220,6 +230,9 @@ def odeint(
 
     Derivative:
         In y0, t and all Tensors that `func` uses, as in `solve_ivp`.
+
+    Differences from SciPy:
+        No `Dfun` (the Jacobian is exact), `ml`, `mu`, `col_deriv`, `full_output` and messages.
 
     Example:
         >>> import fgrad

@@ -162,6 +162,9 @@ def quad(
         Of every order: in the limits by the integrand there (0 in an infinite one), in all Tensors that
         `func` uses by integrals of derivatives.
 
+    Differences from SciPy:
+        No `full_output`, `weight` and `complex_func`; `quad_vec` integrates complex numbers.
+
     Example:
         >>> import fgrad
         >>> fgrad.grad(lambda k: quad(lambda x: np.exp(-k * x), 0.0, np.inf)[0])(2.0)  # -1 / k**2
@@ -201,8 +204,14 @@ def quad_vec(
     Returns:
         `(integral, error)`, the integral like what f returns.
 
+    Raises:
+        TypeError: a leaf of what `f` returns is no number.
+
     Derivative:
         As in `quad`.
+
+    Differences from SciPy:
+        No `full_output`, `workers` and `cache_size`.
 
     Example:
         >>> import fgrad
@@ -226,6 +235,9 @@ def fixed_quad(
         b: upper limit.
         args: further arguments.
         n: the number of points.
+
+    Returns:
+        `(integral, None)`, the integral of the shape and dtype of the values without the last axis.
 
     Raises:
         ValueError: a limit is infinite.

@@ -34,8 +34,14 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         dx: distance between samples.
         axis: along which.
 
+    Returns:
+        Array of the shape of `y` without the axis; floats or complex numbers, integers give float64.
+
     Raises:
         ValueError: `x` has another length.
+
+    Derivative:
+        In `y`, `x` and `dx`, that of the weighted sum.
 
     Example:
         >>> trapezoid([1.0, 2.0, 4.0])
@@ -58,8 +64,15 @@ def cumulative_trapezoid(
         axis: along which.
         initial: None, or 0 for a first value.
 
+    Returns:
+        Array of the shape of `y`, with one number less along the axis unless there is an `initial`; floats or
+        complex numbers, integers give float64.
+
     Raises:
         ValueError: `x` has another length, or `initial` is another number.
+
+    Derivative:
+        In `y`, `x` and `dx`, that of the weighted sums.
 
     Example:
         >>> cumulative_trapezoid([1.0, 2.0, 4.0], initial=0)
@@ -89,8 +102,15 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
         dx: as in `trapezoid`.
         axis: along which.
 
+    Returns:
+        Array of the shape of `y` without the axis; float64 or complex128, of single precision where `y` and
+        `x` both are.
+
     Raises:
         ValueError: `x` has another length.
+
+    Derivative:
+        In `y`, `x` and `dx`, that of the weighted sum, whose weights depend on `x`.
 
     Source:
         Cartwright (2017), Simpson's rule cumulative integration with MS Excel and irregularly-spaced data,
@@ -128,8 +148,15 @@ def cumulative_simpson(y: Any, *, x: Any = None, dx: Any = 1.0, axis: int = -1, 
         axis: along which.
         initial: None, or a first value, which is added to all others.
 
+    Returns:
+        Array of the shape of `y`, with one number less along the axis unless there is an `initial`;
+        dtypes as of `simpson`.
+
     Raises:
         ValueError: `x` has another length.
+
+    Derivative:
+        In `y`, `x`, `dx` and `initial`, that of the weighted sums, whose weights depend on `x`.
 
     Source:
         Cartwright (2017), as in `simpson`.
@@ -167,8 +194,17 @@ def romb(y: Any, dx: Any = 1.0, axis: int = -1) -> Any:
         dx: distance between them.
         axis: along which.
 
+    Returns:
+        Array of the shape of `y` without the axis; float64 or complex128.
+
     Raises:
         ValueError: another number of samples.
+
+    Derivative:
+        In `y` and `dx`, that of the weighted sum.
+
+    Differences from SciPy:
+        No `show`.
 
     Example:
         >>> romb(np.array([0.0, 1.0, 4.0]))

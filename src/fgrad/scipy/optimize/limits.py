@@ -21,14 +21,48 @@ NEAR = 1e-3  # of a limit that may hold with equality: solvers of interior point
 
 
 class Bounds(NamedTuple):
-    """Bounds on variables: `lb <= x <= ub`, numbers, arrays or pytrees like x; Tensors get gradients."""
+    """Bounds on variables: `lb <= x <= ub`, numbers, arrays or pytrees like x; Tensors get gradients.
+
+    Derivative:
+        As in `minimize`: a bound on which the solution lies gets the gradient, others 0.
+
+    Differences from SciPy:
+        No `keep_feasible`; bounds may be pytrees.
+
+    Example:
+        >>> from fgrad.scipy.optimize import Bounds, minimize
+        >>> def lowest(low):
+        ...     return minimize(lambda x: np.sum(x**2), np.ones(2), bounds=Bounds([low, -1.0])).x
+        >>> fg.jacfwd(lowest)(0.5)
+        array([1., 0.])
+    """
 
     lb: Any = -np.inf
     ub: Any = np.inf
 
 
 class LinearConstraint(NamedTuple):
-    """The constraint `lb <= A @ x <= ub` for a vector x; Tensors get gradients."""
+    """The constraint `lb <= A @ x <= ub` for a vector x; Tensors get gradients.
+
+    Args:
+        A: matrix (m, n), dense, for a vector x of n numbers.
+        lb: one number, or (m,).
+        ub: likewise.
+
+    Derivative:
+        As in `minimize`: rows that hold with equality stay equalities.
+
+    Differences from SciPy:
+        No `keep_feasible`.
+
+    Example:
+        >>> from fgrad.scipy.optimize import LinearConstraint, minimize
+        >>> def nearest(total):
+        ...     plane = LinearConstraint(np.ones((1, 2)), total, total)
+        ...     return minimize(lambda x: np.sum(x**2), np.zeros(2), constraints=plane).x
+        >>> fg.jacfwd(nearest)(1.0)
+        array([0.5, 0.5])
+    """
 
     A: Any
     lb: Any = -np.inf
@@ -36,7 +70,27 @@ class LinearConstraint(NamedTuple):
 
 
 class NonlinearConstraint(NamedTuple):
-    """The constraint `lb <= fun(x) <= ub`; Tensors get gradients."""
+    """The constraint `lb <= fun(x) <= ub`; Tensors get gradients.
+
+    Args:
+        fun: takes x, like x0 of `minimize`, and returns a number or vector; may use Tensors from a closure.
+        lb: one number, or one for each.
+        ub: likewise.
+
+    Derivative:
+        As in `minimize`: values that hold with equality stay equalities.
+
+    Differences from SciPy:
+        No `jac`, `hess`, `keep_feasible` and steps of differences: derivatives are exact.
+
+    Example:
+        >>> from fgrad.scipy.optimize import NonlinearConstraint, minimize
+        >>> def on_circle(radius):
+        ...     circle = NonlinearConstraint(lambda x: np.sum(x**2), radius**2, radius**2)
+        ...     return minimize(lambda x: -np.sum(x), np.ones(2), constraints=circle).x
+        >>> fg.jacfwd(on_circle)(2.0)
+        array([0.7071, 0.7071])
+    """
 
     fun: Callable[[Any], Any]
     lb: Any

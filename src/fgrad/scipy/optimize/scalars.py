@@ -32,7 +32,14 @@ from fgrad.transforms.reverse import grad
 
 
 class RootResults(OptimizeResult):
-    """What SciPy's `RootResults` is, as a pytree."""
+    """What SciPy's `RootResults` is, as a pytree.
+
+    Example:
+        >>> from fgrad.scipy.optimize import root_scalar
+        >>> result = root_scalar(lambda x: x**2 - 2.0, bracket=(0.0, 2.0))
+        >>> result.converged, result["root"]
+        (True, 1.4142)
+    """
 
 
 register_result(RootResults)
@@ -60,6 +67,10 @@ def minimize_scalar(
 
     Returns:
         As `minimize`.
+
+    Raises:
+        TypeError: `fun` returns no real number.
+        ValueError: as in SciPy, as for the method "bounded" without bounds.
 
     Derivative:
         As in `minimize`.
@@ -137,8 +148,14 @@ def root_scalar(
         A pytree with the fields `root`, `iterations`, `function_calls` and `converged`; outside of
         transformations all of SciPy's.
 
+    Raises:
+        ValueError: `f` returns several numbers, or has one sign at both ends of the bracket.
+
     Derivative:
         Of every order, by the implicit function theorem. If the search failed, differentiating warns.
+
+    Differences from SciPy:
+        No `options`; `fprime` is a function or None, never a truth value.
 
     Example:
         >>> import fgrad
@@ -203,10 +220,39 @@ def _on_numbers(f: Callable[[Any], Any]) -> Callable[[float], float]:
     return lambda x: float(array(f(np.float64(x))))
 
 
-def _bracketing(name: str, doc: str) -> Callable[..., Any]:
+_FOUND = """Return the root of `f` between `a` and `b` by {how}; a method of `root_scalar`.
+
+Args:
+    f: `f(x, *args)` returns a real number; may use Tensors from a closure, as in `root_scalar`.
+    a: an end of the bracket; without gradient, as `b`.
+    b: the other end; `f` has another sign there.
+    args: further arguments, pytrees.
+    xtol: absolute tolerance.
+    rtol: relative tolerance.
+    maxiter: how many iterations at most.
+    full_output: whether to return `(root, RootResults)`.
+    disp: whether to raise where it does not converge, if that is known: not in a transformation.
+
+Returns:
+    The root, a float; with `full_output` also the `RootResults`.
+
+Raises:
+    ValueError: `f` has one sign at both ends, or returns several numbers.
+    RuntimeError: no convergence.
+
+Derivative:
+    Of every order, by the implicit function theorem.
+
+Example:
+    >>> fg.grad(lambda a: fg.scipy.optimize.{name}(lambda x: x**3 - a, 0.0, 10.0))(8.0)
+    np.float64(0.0833)
+"""
+
+
+def _bracketing(name: str, how: str) -> Callable[..., Any]:
     """Return SciPy's function `name`, which finds a root between two ends."""
 
-    @named(name, doc)
+    @named(name, _FOUND.format(name=name, how=how))
     def find(
         f: Callable[..., Any],
         a: float,
@@ -226,26 +272,10 @@ def _bracketing(name: str, doc: str) -> Callable[..., Any]:
     return find
 
 
-brentq: Callable[..., Any] = _bracketing(
-    "brentq",
-    """Return the root of `f` between `a` and `b` by Brent's method; see `root_scalar`.
-
-    Example:
-        >>> import fgrad
-        >>> fgrad.grad(lambda a: brentq(lambda x: x**3 - a, 0.0, 10.0))(8.0)
-        np.float64(0.0833)
-    """,
-)
-brenth: Callable[..., Any] = _bracketing(
-    "brenth",
-    "Return the root of `f` between `a` and `b` by Brent's method with hyperbolas; see `root_scalar`.",
-)
-bisect: Callable[..., Any] = _bracketing(
-    "bisect", "Return the root of `f` between `a` and `b` by bisection; see `root_scalar`."
-)
-ridder: Callable[..., Any] = _bracketing(
-    "ridder", "Return the root of `f` between `a` and `b` by Ridders' method; see `root_scalar`."
-)
+brentq: Callable[..., Any] = _bracketing("brentq", "Brent's method")
+brenth: Callable[..., Any] = _bracketing("brenth", "Brent's method with hyperbolas")
+bisect: Callable[..., Any] = _bracketing("bisect", "bisection")
+ridder: Callable[..., Any] = _bracketing("ridder", "Ridders' method")
 
 
 def _array_like(x: Any) -> Any:

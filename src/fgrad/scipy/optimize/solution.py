@@ -24,7 +24,14 @@ FLOAT, INT, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
 
 
 class OptimizeResult(scipy.optimize.OptimizeResult):  # type: ignore[misc]
-    """What SciPy's `OptimizeResult` is, as a pytree."""
+    """What SciPy's `OptimizeResult` is, as a pytree.
+
+    Example:
+        >>> from fgrad.scipy.optimize import minimize
+        >>> result = fg.jit(lambda a: minimize(lambda x: np.sum((x - a) ** 2), np.zeros(2)))(3.0)
+        >>> result.x, bool(result.success)
+        (array([3., 3.]), True)
+    """
 
 
 register_result(OptimizeResult)

@@ -65,6 +65,27 @@ class SparseArray:
 
     `csr_array`, `csc_array` and `coo_array` make one. It multiplies dense vectors and matrices (`a @ x`,
     `x @ a`) and numbers, and is what `linalg.spsolve` and the other solvers take.
+
+    Args:
+        data: the stored values, an array or Tensor of one dimension.
+        pattern: their rows and columns, and the shape.
+
+    Raises:
+        ValueError: a product of incompatible shapes.
+
+    Derivative:
+        Of products in the stored values and in what they are multiplied by, of every order.
+
+    Differences from SciPy:
+        It has two dimensions, a fixed pattern, and no sums, slices or products of two sparse arrays;
+        `toscipy` gives SciPy's, `toarray` a dense one.
+
+    Example:
+        >>> from fgrad.scipy.sparse import coo_array
+        >>> a = coo_array((np.array([1.0, 2.0]), ([0, 1], [1, 0])))
+        >>> a @ np.array([1.0, 10.0]), a.T.toarray(), a.nnz
+        (array([10.,  2.]), array([[0., 2.],
+               [1., 0.]]), 2)
     """
 
     data: Any
@@ -218,6 +239,12 @@ def csr_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
     Raises:
         ValueError: the parts have incompatible shapes.
 
+    Derivative:
+        The stored values are those given: 1 for each. Of products see `SparseArray`.
+
+    Differences from SciPy:
+        No `dtype`, `copy` and `maxprint`; a shape does not make an empty array.
+
     Example:
         >>> import fgrad
         >>> def total(data):
@@ -230,6 +257,19 @@ def csr_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
 
 def csc_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
     """Return a sparse array of compressed columns; otherwise as `csr_array`.
+
+    Args:
+        arg1: `(data, indices, indptr)`, or as for `csr_array`.
+        shape: rows and columns; None: as many as are needed.
+
+    Returns:
+        A `SparseArray`, which keeps the dtype of the values.
+
+    Raises:
+        ValueError: the parts have incompatible shapes.
+
+    Derivative:
+        As of `csr_array`.
 
     Example:
         >>> csc_array((np.ones(2), [0, 1], [0, 0, 2])).toarray()
@@ -246,6 +286,19 @@ def csc_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
 
 def coo_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
     """Return a sparse array of values at indices, `(data, (rows, columns))`; otherwise as `csr_array`.
+
+    Args:
+        arg1: `(data, (rows, columns))`, where values at the same place add up, or as for `csr_array`.
+        shape: rows and columns; None: as many as are needed.
+
+    Returns:
+        A `SparseArray`, which keeps the dtype of the values.
+
+    Raises:
+        ValueError: the parts have incompatible shapes, or an index is out of bounds.
+
+    Derivative:
+        As of `csr_array`.
 
     Example:
         >>> coo_array((np.array([1.0, 2.0]), ([0, 0], [1, 1]))).toarray()

@@ -228,6 +228,18 @@ def gmres(
         maxiter: restarts at most.
         M: approximation of the inverse; its `.T`, if it has one, serves the transposed system.
 
+    Returns:
+        `(x, info)` as of `cg`.
+
+    Raises:
+        TypeError: `A` is a LinearOperator.
+
+    Derivative:
+        As of `cg`, by a solution of the transposed system.
+
+    Differences from SciPy:
+        No `callback`; `restart` None is SciPy's 20.
+
     Example:
         >>> gmres(np.array([[1.0, 1.0], [0.0, 2.0]]), np.array([3.0, 4.0]))[0]
         array([1., 2.])
@@ -247,6 +259,27 @@ def bicgstab(
     M: Any = None,  # noqa: N803
 ) -> tuple[Any, int | None]:
     """Return the solution of `A @ x = b` by stabilised biconjugate gradients; see `gmres`.
+
+    Args:
+        A: as in `cg`, but any square matrix.
+        b: right-hand side.
+        x0: where the iteration starts; without gradient.
+        rtol: relative tolerance, of derivatives too.
+        atol: absolute tolerance, likewise.
+        maxiter: how many iterations at most.
+        M: as in `gmres`.
+
+    Returns:
+        `(x, info)` as of `cg`.
+
+    Raises:
+        TypeError: `A` is a LinearOperator.
+
+    Derivative:
+        As of `cg`, by a solution of the transposed system.
+
+    Differences from SciPy:
+        No `callback`.
 
     Example:
         >>> bicgstab(np.array([[1.0, 1.0], [0.0, 2.0]]), np.array([3.0, 4.0]))[0]
@@ -282,9 +315,15 @@ def lsqr(
         `(x, istop, itn, r1norm, r2norm, anorm, acond, arnorm, xnorm)`, as SciPy's without `var`; what comes
         after x is None in `vmap` and `jit`.
 
+    Raises:
+        ValueError: incompatible shapes.
+
     Derivative:
         In all Tensors that `A` and `b` are made of, where A has full column rank or `damp` is not 0, by the
         normal equations.
+
+    Differences from SciPy:
+        No `show` and `calc_var`, and no `var` among the results.
 
     Example:
         >>> lsqr(np.array([[1.0], [1.0]]), np.array([1.0, 3.0]))[0]

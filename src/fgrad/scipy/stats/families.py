@@ -18,6 +18,7 @@ import fgrad.numpy as fnp
 from fgrad.core.tensor import Tensor, is_tracked
 from fgrad.extend.engine import convert, operand
 from fgrad.scipy import special as special_functions
+from fgrad.scipy.stats.descriptions import described
 
 Formula = Callable[..., Any]
 Edge = float | Formula  # of a support, which may depend on the shapes
@@ -85,7 +86,7 @@ class Distribution(Named):
                 *(inspect.Parameter(n, kind, default=v) for n, v in self.defaults.items()),
             ]
         )
-        self.__doc__ = f"The distribution scipy.stats.{name}, with derivatives. Shapes: {shapes or 'none'}."
+        self.__doc__ = described(name, self.shapes, self.methods, discrete=self.argument == "k")
 
     def __call__(self, *args: Any, **kw: Any) -> Frozen:
         """Return the distribution with these parameters."""

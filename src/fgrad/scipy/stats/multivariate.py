@@ -20,7 +20,6 @@ class _Density(Named):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.__doc__ = f"The distribution scipy.stats.{name}: densities, with derivatives in all parameters."
 
     def logpdf(self, x: Any, *args: Any, **kw: Any) -> Any:
         """Return the logarithm of the density at `x`."""
@@ -102,6 +101,22 @@ def _squares(x: Any, factor: Any) -> Any:
 
 
 class _Normal(_Density):
+    """The distribution scipy.stats.multivariate_normal: densities and entropy, with derivatives.
+
+    Methods:
+        pdf, logpdf, entropy.
+
+    Derivative:
+        In all arguments, of every order; see `logpdf`.
+
+    Example:
+        >>> from fgrad.scipy.stats import multivariate_normal
+        >>> multivariate_normal.logpdf(np.ones(2), np.zeros(2), np.diag([1.0, 4.0]))
+        np.float64(-3.156024)
+        >>> fg.grad(multivariate_normal.logpdf)(np.ones(2), np.zeros(2), np.diag([1.0, 4.0]))
+        array([-1.  , -0.25])
+    """
+
     methods: tuple[str, ...] = ("pdf", "logpdf", "entropy")
 
     def logpdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
@@ -113,6 +128,9 @@ class _Normal(_Density):
             cov: positive definite matrix, or the variances, or one for all.
             allow_singular: whether `cov` may be singular; the density is then one on the subspace that it
                 spans, and the logarithm is -inf outside.
+
+        Returns:
+            Array of the shape of `x` without its last axis; floats.
 
         Raises:
             LinAlgError: `cov` is not positive definite.
@@ -137,6 +155,9 @@ class _Normal(_Density):
             mean: array of shape (n,); None: zeros. It does not matter but for n.
             cov: positive semidefinite matrix, or the variances, or one for all.
 
+        Returns:
+            One number, a float.
+
         Raises:
             ValueError: `cov` has negative eigenvalues.
 
@@ -149,6 +170,22 @@ class _Normal(_Density):
 
 
 class _T(_Density):
+    """The distribution scipy.stats.multivariate_t: densities, with derivatives.
+
+    Methods:
+        pdf, logpdf.
+
+    Derivative:
+        In all arguments, of every order; see `logpdf`.
+
+    Example:
+        >>> from fgrad.scipy.stats import multivariate_t
+        >>> multivariate_t.logpdf(np.ones(2), np.zeros(2), np.eye(2), 3.0)
+        np.float64(-3.114941)
+        >>> fg.grad(multivariate_t.logpdf)(np.ones(2), np.zeros(2), np.eye(2), 3.0)
+        array([-1., -1.])
+    """
+
     def logpdf(self, x: Any, loc: Any = None, shape: Any = 1, df: Any = 1) -> Any:
         """Return the logarithm of the density at `x`, whose last axis holds the components.
 
@@ -158,8 +195,14 @@ class _T(_Density):
             shape: positive definite matrix, or its diagonal, or one number for all of it.
             df: degrees of freedom, a positive number.
 
+        Returns:
+            Array of the shape of `x` without its last axis; floats.
+
         Raises:
             LinAlgError: `shape` is not positive definite.
+
+        Derivative:
+            In all arguments; in `shape` that of the triangle that is read.
         """
         x, matrix = _located(x, loc, shape)
         factor, logdet = _factored(matrix)
@@ -169,6 +212,23 @@ class _T(_Density):
 
 
 class _Dirichlet(_Density):
+    """The distribution scipy.stats.dirichlet: densities, with derivatives.
+
+    Methods:
+        pdf, logpdf.
+
+    Derivative:
+        In both arguments, of every order; see `logpdf`.
+
+    Example:
+        >>> from fgrad.scipy.stats import dirichlet
+        >>> x, alpha = np.array([0.25, 0.75]), np.array([2.0, 3.0])
+        >>> dirichlet.pdf(x, alpha)
+        np.float64(1.6875)
+        >>> fg.grad(dirichlet.logpdf, 1)(x, alpha)
+        array([-0.30296103,  0.29565126])
+    """
+
     def logpdf(self, x: Any, alpha: Any) -> Any:
         """Return the logarithm of the density at `x`, whose first axis holds the components.
 
@@ -176,8 +236,14 @@ class _Dirichlet(_Density):
             x: array of shape (n, ...), or (n - 1, ...) without the last component; they sum to one.
             alpha: array of shape (n,), positive.
 
+        Returns:
+            Array of the shape of `x` without its first axis; floats.
+
         Raises:
             ValueError: the lengths do not match, or what is known of `x` does not sum to one.
+
+        Derivative:
+            In `x`, each component by itself, and in `alpha`.
         """
         x, alpha = inexact(x), inexact(alpha)
         if x.shape[0] + 1 == alpha.shape[0]:
@@ -192,6 +258,22 @@ class _Dirichlet(_Density):
 
 
 class _Wishart(_Density):
+    """The distribution scipy.stats.wishart: densities, with derivatives.
+
+    Methods:
+        pdf, logpdf.
+
+    Derivative:
+        In all arguments, of every order; see `logpdf`.
+
+    Example:
+        >>> from fgrad.scipy.stats import wishart
+        >>> wishart.logpdf(np.eye(2), 3.0, np.eye(2))
+        np.float64(-3.531024)
+        >>> fg.grad(wishart.logpdf, 1)(np.eye(2), 3.0, np.eye(2))
+        np.float64(-0.422784)
+    """
+
     def logpdf(self, x: Any, df: Any, scale: Any) -> Any:
         """Return the logarithm of the density at `x`, a positive definite matrix.
 
@@ -200,8 +282,14 @@ class _Wishart(_Density):
             df: degrees of freedom, at least n.
             scale: positive definite matrix of shape (n, n), or the diagonal, or one number.
 
+        Returns:
+            Array of the shape of `x` without its first two axes; floats.
+
         Raises:
             LinAlgError: a matrix is not positive definite.
+
+        Derivative:
+            In all arguments; in `x` and `scale` that of the triangle that is read.
         """
         x, df, scale = inexact(x), inexact(df), inexact(scale)
         if scale.ndim < 2:
