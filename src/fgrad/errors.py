@@ -43,6 +43,7 @@ class NotLinearError(TypeError):
     """A backward rule is not linear in its cotangent, so it has no transpose and forward mode no meaning."""
 
     def __init__(self, primitive: str) -> None:
+        self.primitive: str = primitive
         super().__init__(
             f"a backward rule applies {primitive} to its cotangent, which is not linear, so forward mode "
             "(jvp, jacfwd, hessian, linearize) cannot transpose the rule. Make the rule linear in the "

@@ -280,6 +280,59 @@ def test_linear_transpose_twice_is_the_function():
     close(again(x)[0], f(x))
 
 
+NOT_LINEAR = {
+    "square": lambda x: x * x,
+    "product": lambda x: x @ x,
+    "sin": np.sin,
+    "largest": np.max,
+    "floor": np.floor,
+    "sorted": np.sort,
+    "norm": np.linalg.norm,
+    "if": lambda x: x if x[0] > 0 else 2 * x,
+    "where": lambda x: np.where(x > 0, x, 0),
+    "compiled": fg.jit(lambda x: x * x),
+    "loop": lambda x: fg.lax.scan(lambda c, _: (c * c, c), x, None, length=2)[0],
+}
+
+
+@pytest.mark.parametrize("name", NOT_LINEAR)
+def test_the_transpose_of_what_is_not_linear_is_refused(name):
+    with pytest.raises(TypeError, match=r"linear_transpose needs a function that is linear.* Use vjp"):
+        fg.linear_transpose(NOT_LINEAR[name], np.zeros(3))
+
+
+def scaled(x):
+    return A[0] * x
+
+
+own = fg.custom_vjp(scaled)
+own.defvjp(lambda x: (scaled(x), None), lambda _, ct: (A[0] * ct,))
+LINEAR = {
+    "compiled": fg.jit(scaled),
+    "mapped": lambda x: fg.vmap(lambda v: 3 * v)(x),
+    "scan": lambda x: fg.lax.scan(lambda c, v: (c + v, 2 * c), 0.0, x)[1],
+    "loop": lambda x: fg.lax.fori_loop(0, 3, lambda _, c: A[0] * c, x),
+    "branch": lambda x: fg.lax.cond(True, lambda v: 2 * v, lambda v: v, x),
+    "gather": lambda x: x[np.array([0, 2, 2])],
+    "assignment": lambda x: [y := fg.numpy.zeros(3) + 0 * x, y.__setitem__(0, 2 * x[1]), y][2],
+    "spectrum": lambda x: np.fft.fft(x).imag,
+    "pullback": lambda x: fg.vjp(np.sin, np.ones(3))[1](x)[0],
+    "pushforward": lambda x: fg.jvp(np.sin, (np.ones(3),), (x,))[1],
+    "checkpoint": lambda x: fg.checkpoint(scaled)(x),
+    "system": lambda x: np.linalg.solve(np.eye(3) * 2, x),
+    "rule of the user": own,
+    "no memory of the point": lambda x: fg.stop_gradient(A[0]) * x / 3,
+}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_linear_functions_of_all_kinds_have_transposes(name):
+    f = LINEAR[name]
+    ct = np.cos(np.arange(np.size(f(np.ones(3)))))
+    (found,) = fg.linear_transpose(f, np.ones(3))(ct)
+    close(found, [ct @ np.asarray(f(e)) for e in np.eye(3)])
+
+
 # ---- jacfwd, hessian, hvp -----------------------------------------------------------------------
 
 

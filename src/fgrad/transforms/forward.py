@@ -15,11 +15,12 @@ import numpy as np
 from fgrad import tree
 from fgrad.core.placement import near
 from fgrad.core.tracebacks import shorten
+from fgrad.errors import NotLinearError
 from fgrad.transforms.batch import batched_map
 from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, name_of, positions
 from fgrad.transforms.cotangents import cotangent
 from fgrad.transforms.pushforward import Pushforward
-from fgrad.transforms.reverse import Evaluated, Inputs, check_real, grad, jacrev, unit_basis, vjp
+from fgrad.transforms.reverse import Evaluated, Inputs, Pullback, check_real, grad, jacrev, unit_basis
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -209,16 +210,26 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
         A function from a cotangent of the output to a tuple with one cotangent per primal.
 
     Raises:
-        TypeError: a leaf of `primals` is not floating. That `fun` is linear is not checked.
+        TypeError: a leaf of `primals` is not floating, or `fun` is not linear.
 
     Example:
         >>> from fgrad import linear_transpose
         >>> [float(c) for c in linear_transpose(lambda x, y: 2.0 * x - y, 0.0, 0.0)(1.0)]
         [2.0, -1.0]
     """
-    _, pullback = vjp(fun, *tree.map(_zero, list(primals)))
-    transpose: Callable[[Any], tuple[Any, ...]] = pullback
-    return transpose
+    try:
+        zeros = tree.map(_zero, list(primals))
+        inputs = Inputs(zeros, range(len(zeros)), "linear_transpose")
+        run = Evaluated(fun, zeros, {}, inputs, has_aux=False, linear=True)
+    except NotLinearError as error:
+        raise TypeError(
+            f"linear_transpose needs a function that is linear in all arguments, but {name_of(fun)} applies "
+            f"{error.primitive} to them. Use vjp(fun, *primals), which takes the point into account"
+        ) from None
+    except Exception as error:
+        shorten(error)
+        raise
+    return Pullback(run, inputs, not has_tensor(zeros), fun, "ignore")
 
 
 class ForwardJacobian(Transformed):

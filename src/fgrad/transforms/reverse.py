@@ -57,10 +57,13 @@ class Evaluated:
         has_aux: bool,
         *,
         once: bool = False,
+        linear: bool = False,
     ) -> None:
         gm = GradManager()
         try:  # as a `with` statement, which costs a microsecond
             gm.start()
+            if linear:
+                gm.make_linear()
             leaves = gm.follow_each(inputs.handles)
             out = fun(*inputs.filled(args, leaves), **kwargs)
             self.aux = None
