@@ -21,7 +21,7 @@ class Colouring(NamedTuple):
     The products with the Jacobian are one for each colour of columns, those with its transpose one for each
     colour of rows.
 
-    Args:
+    Attributes:
         columns: an integer for each column, or None.
         rows: likewise for each row.
 

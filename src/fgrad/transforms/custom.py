@@ -259,10 +259,8 @@ class Function:
     Subclass it, define `forward(self, *tensors)` and `backward(self, *cotangents)`, and call an instance.
     What `forward` does is hidden from every manager; `backward` gets one cotangent per output (None for an
     output that was not used) and returns one per argument (None: no gradient). Keep what `backward` needs on
-    `self`. Operations inside `backward` are recorded by outer managers, so higher orders work.
-
-    Args:
-        args: what `__init__` of the subclass takes, constants of the operation.
+    `self`, and constants of the operation, which `__init__` may take. Operations inside `backward` are
+    recorded by outer managers, so higher orders work.
 
     Returns:
         An instance, which is called with arrays, Tensors and numbers, and returns what `forward` does.

@@ -5,6 +5,8 @@ single precision stays single. SciPy's own functions take Tensors as well: they 
 """
 
 from fgrad.names import offered as _offered
+from fgrad.numpy.fft import fftshift as fftshift
+from fgrad.numpy.fft import ifftshift as ifftshift
 from fgrad.scipy.fft.cosine import dct as dct
 from fgrad.scipy.fft.cosine import dctn as dctn
 from fgrad.scipy.fft.cosine import dst as dst
@@ -16,14 +18,12 @@ from fgrad.scipy.fft.cosine import idstn as idstn
 from fgrad.scipy.fft.fourier import fft as fft
 from fgrad.scipy.fft.fourier import fft2 as fft2
 from fgrad.scipy.fft.fourier import fftn as fftn
-from fgrad.scipy.fft.fourier import fftshift as fftshift
 from fgrad.scipy.fft.fourier import hfft as hfft
 from fgrad.scipy.fft.fourier import hfft2 as hfft2
 from fgrad.scipy.fft.fourier import hfftn as hfftn
 from fgrad.scipy.fft.fourier import ifft as ifft
 from fgrad.scipy.fft.fourier import ifft2 as ifft2
 from fgrad.scipy.fft.fourier import ifftn as ifftn
-from fgrad.scipy.fft.fourier import ifftshift as ifftshift
 from fgrad.scipy.fft.fourier import ihfft as ihfft
 from fgrad.scipy.fft.fourier import ihfft2 as ihfft2
 from fgrad.scipy.fft.fourier import ihfftn as ihfftn

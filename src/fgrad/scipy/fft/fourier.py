@@ -145,4 +145,3 @@ def planned(
 fft, ifft, rfft, irfft, hfft, ihfft = map(_along_one, _ABOUT)
 fft2, ifft2, rfft2, irfft2, hfft2, ihfft2 = (_along_several(f"{name}2", (-2, -1)) for name in _ABOUT)
 fftn, ifftn, rfftn, irfftn, hfftn, ihfftn = (_along_several(f"{name}n", None) for name in _ABOUT)
-fftshift, ifftshift = numpy_fft.fftshift, numpy_fft.ifftshift

@@ -44,7 +44,7 @@ class Bounds(NamedTuple):
 class LinearConstraint(NamedTuple):
     """The constraint `lb <= A @ x <= ub` for a vector x; Tensors get gradients.
 
-    Args:
+    Attributes:
         A: matrix (m, n), dense, for a vector x of n numbers.
         lb: one number, or (m,).
         ub: likewise.
@@ -72,7 +72,7 @@ class LinearConstraint(NamedTuple):
 class NonlinearConstraint(NamedTuple):
     """The constraint `lb <= fun(x) <= ub`; Tensors get gradients.
 
-    Args:
+    Attributes:
         fun: takes x, like x0 of `minimize`, and returns a number or vector; may use Tensors from a closure.
         lb: one number, or one for each.
         ub: likewise.
