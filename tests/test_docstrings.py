@@ -61,7 +61,7 @@ def test_each_name_has_an_example(path):
     assert without == {name for name in NO_EXAMPLE if name.rpartition(".")[0] == path}
 
 
-@pytest.mark.parametrize("path", [m for m in MODULES if m != "fgrad.random"])  # whose samplers take the same
+@pytest.mark.parametrize("path", MODULES)
 def test_each_function_says_what_it_takes_and_returns(path):
     lacks = {}
     for name, f in offered(path).items():

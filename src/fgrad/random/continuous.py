@@ -48,6 +48,9 @@ def normal(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtyp
         size: shape of the result; None is that to which the parameters broadcast.
         dtype: floating-point dtype of the samples.
 
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
     Raises:
         ValueError: `scale` is negative, or the parameters do not broadcast to `size`.
 
@@ -65,6 +68,16 @@ def normal(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtyp
 def uniform(source: Any, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the uniform distribution on [low, high).
 
+    Args:
+        source: Generator or key.
+        low: least sample.
+        high: end of the interval.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: floating-point dtype of the samples.
+
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
     Derivative:
         1 - u in `low` and u in `high`, where u is the fraction of the way.
 
@@ -80,6 +93,18 @@ def uniform(source: Any, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtyp
 def exponential(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the exponential distribution with mean `scale`.
 
+    Args:
+        source: Generator or key.
+        scale: mean, not negative.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: floating-point dtype of the samples.
+
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
+    Derivative:
+        That of each sample as a function of the parameters, at fixed randomness.
+
     Example:
         >>> fg.random.exponential(fg.random.key(0), np.array([1.0, 2.0])).shape
         (2,)
@@ -91,6 +116,19 @@ def exponential(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FL
 def gumbel(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Gumbel distribution: `loc` - `scale` log(-log u).
 
+    Args:
+        source: Generator or key.
+        loc: mode.
+        scale: not negative.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: floating-point dtype of the samples.
+
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
+    Derivative:
+        That of each sample as a function of the parameters, at fixed randomness.
+
     Example:
         >>> fg.random.gumbel(fg.random.key(0), size=(2, 3)).shape
         (2, 3)
@@ -101,6 +139,19 @@ def gumbel(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtyp
 
 def laplace(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Laplace distribution: exponential ones on both sides of `loc`.
+
+    Args:
+        source: Generator or key.
+        loc: mean.
+        scale: not negative.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: floating-point dtype of the samples.
+
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
+    Derivative:
+        That of each sample as a function of the parameters, at fixed randomness.
 
     Example:
         >>> fg.random.laplace(fg.random.key(0), size=(2, 3)).shape
@@ -115,6 +166,19 @@ def laplace(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dty
 def logistic(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the logistic distribution: `loc` + `scale` log(u / (1 - u)).
 
+    Args:
+        source: Generator or key.
+        loc: mean.
+        scale: not negative.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: floating-point dtype of the samples.
+
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
+    Derivative:
+        That of each sample as a function of the parameters, at fixed randomness.
+
     Example:
         >>> fg.random.logistic(fg.random.key(0), size=(2, 3)).shape
         (2, 3)
@@ -125,6 +189,19 @@ def logistic(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dt
 
 def lognormal(source: Any, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples whose logarithm is normal with mean `mean` and standard deviation `sigma`.
+
+    Args:
+        source: Generator or key.
+        mean: that of the logarithm.
+        sigma: deviation of the logarithm, not negative.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: floating-point dtype of the samples.
+
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
+    Derivative:
+        That of each sample as a function of the parameters, at fixed randomness.
 
     Example:
         >>> fg.random.lognormal(fg.random.key(0), size=(2, 3)).shape
@@ -137,8 +214,20 @@ def lognormal(source: Any, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, 
 def weibull(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Weibull distribution of shape `a`: the power 1 / a of exponential ones.
 
+    Args:
+        source: Generator or key.
+        a: shape, positive.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: floating-point dtype of the samples.
+
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
     Raises:
         ValueError: `a` is not positive (NumPy takes zero too, and returns zeros).
+
+    Derivative:
+        That of each sample as a function of the parameters, at fixed randomness.
 
     Example:
         >>> fg.random.weibull(fg.random.key(0), 2.0, (2, 3)).shape
@@ -151,6 +240,18 @@ def weibull(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
 def pareto(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Pareto II (Lomax) distribution of shape `a`.
 
+    Args:
+        source: Generator or key.
+        a: shape, positive.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: floating-point dtype of the samples.
+
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
+    Derivative:
+        That of each sample as a function of the parameters, at fixed randomness.
+
     Example:
         >>> fg.random.pareto(fg.random.key(0), 3.0, (2, 3)).shape
         (2, 3)
@@ -161,6 +262,18 @@ def pareto(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
 
 def power(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples in [0, 1] of density a x**(a - 1).
+
+    Args:
+        source: Generator or key.
+        a: shape, positive.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: floating-point dtype of the samples.
+
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
+    Derivative:
+        That of each sample as a function of the parameters, at fixed randomness.
 
     Example:
         >>> fg.random.power(fg.random.key(0), 3.0, (2, 3)).shape
@@ -173,6 +286,18 @@ def power(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
 def rayleigh(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Rayleigh distribution: lengths of normal vectors in the plane.
 
+    Args:
+        source: Generator or key.
+        scale: mode, not negative.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: floating-point dtype of the samples.
+
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
+    Derivative:
+        That of each sample as a function of the parameters, at fixed randomness.
+
     Example:
         >>> fg.random.rayleigh(fg.random.key(0), size=(2, 3)).shape
         (2, 3)
@@ -183,6 +308,19 @@ def rayleigh(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT
 
 def cauchy(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Cauchy distribution: quotients of normal numbers.
+
+    Args:
+        source: Generator or key.
+        loc: median.
+        scale: half of the width at half of the height, not negative.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: floating-point dtype of the samples.
+
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
+    Derivative:
+        That of each sample as a function of the parameters, at fixed randomness.
 
     Example:
         >>> fg.random.cauchy(fg.random.key(0), size=(2, 3)).shape
@@ -196,8 +334,22 @@ def cauchy(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtyp
 def triangular(source: Any, left: Any, mode: Any, right: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the triangular distribution on [left, right] with its peak at `mode`.
 
+    Args:
+        source: Generator or key.
+        left: least sample.
+        mode: where the peak is.
+        right: largest sample.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: floating-point dtype of the samples.
+
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
     Raises:
         ValueError: not left <= mode <= right, or left == right.
+
+    Derivative:
+        That of each sample as a function of the parameters, at fixed randomness.
 
     Example:
         >>> fg.random.triangular(fg.random.key(0), 0.0, 1.0, 2.0, (2, 3)).shape
@@ -235,11 +387,14 @@ def truncated_normal(
         size: shape of the result.
         dtype: floating-point dtype of the samples.
 
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
     Raises:
         ValueError: `scale` is not positive, or `lower` is not below `upper`.
 
     Derivative:
-        that of the quantile function, in all four parameters; accurate in the tails too.
+        That of the quantile function, in all four parameters; accurate in the tails too.
 
     Example:
         >>> x = fg.random.truncated_normal(fg.random.key(0), 0.0, 1.0, size=(100,))
@@ -309,11 +464,14 @@ def gamma(source: Any, shape: Any, scale: Any = 1.0, size: Any = None, dtype: An
         size: shape of the result.
         dtype: floating-point dtype of the samples.
 
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
     Raises:
         ValueError: a parameter is out of range.
 
     Derivative:
-        in `shape` that of the quantile function, -(dP/da) / p, to every order.
+        In `shape` that of the quantile function, -(dP/da) / p, to every order.
 
     Source:
         Figurnov, Mohamed & Mnih (2018), Implicit reparameterization gradients.
@@ -328,6 +486,18 @@ def gamma(source: Any, shape: Any, scale: Any = 1.0, size: Any = None, dtype: An
 
 def chisquare(source: Any, df: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the chi-square distribution with `df` degrees of freedom.
+
+    Args:
+        source: Generator or key.
+        df: degrees of freedom, positive.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: floating-point dtype of the samples.
+
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
+    Derivative:
+        That of the quantile function (implicit), to every order.
 
     Example:
         >>> fg.random.chisquare(fg.random.key(0), 3.0, (2, 3)).shape
@@ -344,6 +514,21 @@ def student_t(
 
     They are a normal over the root of a chi-square sample; all normal ones are drawn first, so with a
     Generator they are those of NumPy's `standard_t` for a single sample only.
+
+    Args:
+        source: Generator or key.
+        df: degrees of freedom, positive.
+        loc: median.
+        scale: not negative.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: floating-point dtype of the samples.
+
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
+    Derivative:
+        In `df` that of the quantile function (implicit), to every order; the others move and stretch the
+        sample.
 
     Example:
         >>> fg.random.student_t(fg.random.key(0), 3.0, size=(2, 3)).shape
@@ -363,6 +548,19 @@ def f(source: Any, dfnum: Any, dfden: Any, size: Any = None, dtype: Any = FLOAT6
 
     All numerators are drawn first, so with a Generator they are NumPy's for a single sample only.
 
+    Args:
+        source: Generator or key.
+        dfnum: degrees of freedom of the numerator, positive.
+        dfden: those of the denominator, positive.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: floating-point dtype of the samples.
+
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
+    Derivative:
+        That of the quantile function (implicit), to every order.
+
     Example:
         >>> fg.random.f(fg.random.key(0), 2.0, 5.0, (2, 3)).shape
         (2, 3)
@@ -379,8 +577,18 @@ def f(source: Any, dfnum: Any, dfden: Any, size: Any = None, dtype: Any = FLOAT6
 def beta(source: Any, a: Any, b: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the beta distribution on (0, 1).
 
+    Args:
+        source: Generator or key.
+        a: first shape, positive.
+        b: second shape, positive.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: floating-point dtype of the samples.
+
+    Returns:
+        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
+
     Derivative:
-        that of the quantile function, -(dI/da) / p and -(dI/db) / p, to every order.
+        That of the quantile function, -(dI/da) / p and -(dI/db) / p, to every order.
 
     Source:
         Figurnov, Mohamed & Mnih (2018), Implicit reparameterization gradients.
@@ -417,8 +625,12 @@ def dirichlet(source: Any, alpha: Any, size: Any = None, dtype: Any = FLOAT64) -
         size: shape of the result without the last axis; None is that of `alpha`.
         dtype: floating-point dtype of the samples.
 
+    Returns:
+        Samples of shape (*size, n) for n concentrations, of `dtype`; each sums to one. A Tensor if an
+        argument is one.
+
     Derivative:
-        that of the gamma variables (implicit), through the quotient.
+        That of the gamma variables (implicit), through the quotient.
 
     Example:
         >>> float(fg.random.dirichlet(fg.random.key(0), np.ones(3)).sum().round(6))
@@ -452,12 +664,15 @@ def multivariate_normal(
         method: "cholesky": the factors that NumPy offers beside it have no derivative where eigenvalues meet.
         dtype: floating-point dtype of the samples.
 
+    Returns:
+        Samples of shape (*size, n), of `dtype`; a Tensor if an argument is one.
+
     Raises:
         LinAlgError: `cov` is not positive definite.
         ValueError: incompatible shapes, or another method.
 
     Derivative:
-        through mean + L z with cov = L L^T, in `mean` and `cov`.
+        Through mean + L z with cov = L L^T, in `mean` and `cov`.
 
     Example:
         >>> fg.random.multivariate_normal(fg.random.key(0), np.zeros(2), np.eye(2), (5,)).shape

@@ -37,9 +37,21 @@ def _fixed(x: Any, name: str, *others: Any) -> Any:
 def bernoulli(source: Any, p: Any = 0.5, size: Any = None) -> Any:
     """Return booleans that are true with probability `p`.
 
+    Args:
+        source: Generator or key.
+        p: probability, from 0 to 1.
+        size: shape of the result; None is that to which the parameters broadcast.
+
+    Returns:
+        Truth values of shape `size`; a Tensor if an argument is one, else NumPy's array or scalar.
+
     Raises:
         TypeError: a derivative with respect to `p` is asked for; the message names what to do instead.
         ValueError: `p` is not a probability.
+
+    Derivative:
+        None: a sample is a step function of the parameters, so these are refused where they are
+            differentiated.
 
     Example:
         >>> fg.random.bernoulli(fg.random.key(0), 0.5, (2, 3)).dtype
@@ -65,6 +77,9 @@ def categorical(source: Any, logits: Any, axis: int = -1, size: Any = None) -> A
 
     Raises:
         TypeError: a derivative with respect to `logits` is asked for; the message names what to do instead.
+
+    Derivative:
+        None: the results are integers.
 
     Source:
         The Gumbel-max trick: Gumbel (1954); Maddison, Tarlow & Minka (2014), A* sampling.
@@ -92,8 +107,22 @@ def integers(
 ) -> Any:
     """Return integers of [low, high), or of [low, high] with `endpoint`; without `high` of [0, low).
 
+    Args:
+        source: Generator or key.
+        low: the least integer; without `high`, 0 is, and this the end.
+        high: the end.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: integer dtype of the samples.
+        endpoint: whether the end may be drawn.
+
+    Returns:
+        Integers of `dtype` and of shape `size`; a Tensor if an argument is one, else NumPy's array or scalar.
+
     Raises:
         ValueError: the interval is empty, or does not fit into `dtype`.
+
+    Derivative:
+        None: the results are integers.
 
     Example:
         >>> x = fg.random.integers(fg.random.key(0), 0, 6, (100,))
@@ -119,9 +148,21 @@ def integers(
 def poisson(source: Any, lam: Any = 1.0, size: Any = None) -> Any:
     """Return samples of the Poisson distribution with mean `lam`.
 
+    Args:
+        source: Generator or key.
+        lam: mean, not negative.
+        size: shape of the result; None is that to which the parameters broadcast.
+
+    Returns:
+        int64 of shape `size`; a Tensor if an argument is one, else NumPy's array or scalar.
+
     Raises:
         TypeError: a derivative with respect to `lam` is asked for; the message names what to do instead.
         ValueError: `lam` is negative or too large.
+
+    Derivative:
+        None: a sample is a step function of the parameters, so these are refused where they are
+            differentiated.
 
     Example:
         >>> fg.random.poisson(fg.random.key(0), 3.0, (2, 3)).shape
@@ -135,9 +176,22 @@ def poisson(source: Any, lam: Any = 1.0, size: Any = None) -> Any:
 def binomial(source: Any, n: Any, p: Any, size: Any = None) -> Any:
     """Return the numbers of successes in `n` trials that each succeed with probability `p`.
 
+    Args:
+        source: Generator or key.
+        n: how many trials, not negative.
+        p: probability of a success, from 0 to 1.
+        size: shape of the result; None is that to which the parameters broadcast.
+
+    Returns:
+        int64 of shape `size`; a Tensor if an argument is one, else NumPy's array or scalar.
+
     Raises:
         TypeError: a derivative with respect to `p` is asked for; the message names what to do instead.
         ValueError: `n` is negative, or `p` is not a probability.
+
+    Derivative:
+        None: a sample is a step function of the parameters, so these are refused where they are
+            differentiated.
 
     Example:
         >>> fg.random.binomial(fg.random.key(0), 10, 0.5, (2, 3)).shape
@@ -151,8 +205,16 @@ def binomial(source: Any, n: Any, p: Any, size: Any = None) -> Any:
 def permutation(source: Any, x: Any, axis: int = 0) -> Any:
     """Return the integers below `x` in random order, or the slices of an array along an axis.
 
+    Args:
+        source: Generator or key.
+        x: how many integers, or an array or Tensor.
+        axis: along which slices change places.
+
+    Returns:
+        int64 (x,), or an array of the shape and dtype of `x`; a Tensor if `x` is one.
+
     Derivative:
-        each slice of the array has the gradient of where it went.
+        Each slice of the array has the gradient of where it went.
 
     Example:
         >>> sorted(fg.random.permutation(fg.random.key(0), 4).tolist())
@@ -169,8 +231,16 @@ def permutation(source: Any, x: Any, axis: int = 0) -> Any:
 def shuffle(source: Any, x: Any, axis: int = 0) -> None:
     """Bring the slices of an array or Tensor along an axis into random order, in place.
 
+    Args:
+        source: Generator or key.
+        x: array or Tensor, which is written to.
+        axis: along which slices change places.
+
     Raises:
         TypeError: `x` is not an array or Tensor.
+
+    Derivative:
+        Each slice has the gradient of where it went.
 
     Example:
         >>> x = fg.tensor([1.0, 2.0, 3.0])
@@ -211,12 +281,15 @@ def choice(
         axis: axis of `a` along which slices are drawn.
         shuffle: whether those drawn without replacement are in random order.
 
+    Returns:
+        Elements of the dtype of `a`, or int64 below it; a Tensor if `a` is one.
+
     Raises:
         TypeError: a derivative with respect to `p` is asked for; the message names what to do instead.
         ValueError: probabilities that do not sum to one, or too many elements without replacement.
 
     Derivative:
-        each element of `a` has the gradients of where it went.
+        Each element of `a` has the gradients of where it went.
 
     Example:
         >>> sorted(fg.random.choice(fg.random.key(0), np.array([1, 2, 3]), 3, replace=False).tolist())

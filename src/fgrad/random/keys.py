@@ -38,6 +38,9 @@ def key(seed: Any) -> Any:
         TypeError: the seed is no integer.
         ValueError: it is negative, too large, or has axes.
 
+    Derivative:
+        None: keys are integers.
+
     Example:
         >>> key(7)
         array([0, 7], dtype=uint32)
@@ -61,9 +64,18 @@ def key(seed: Any) -> Any:
 def wrap_key_data(data: Any) -> Any:
     """Return the key whose words are `data`, an array or Tensor of two unsigned integers.
 
+    Args:
+        data: two unsigned integers that fit 32 bits.
+
+    Returns:
+        A key: an array of two uint32; a Tensor if `data` is one.
+
     Raises:
         TypeError: the words are no integers.
         ValueError: there are not two of them.
+
+    Derivative:
+        None: keys are integers.
 
     Example:
         >>> key = fg.random.key(7)
@@ -83,6 +95,15 @@ def wrap_key_data(data: Any) -> Any:
 
 def key_data(key: Any) -> Any:
     """Return the words of a key, an array or Tensor of two uint32.
+
+    Args:
+        key: of this module.
+
+    Returns:
+        Two uint32; a Tensor if `key` is one.
+
+    Derivative:
+        None: they are integers.
 
     Example:
         >>> fg.random.key_data(fg.random.key(0))
@@ -137,6 +158,9 @@ def split(key: Any, num: Any = 2) -> Any:
     Returns:
         uint32 array of shape (num, 2).
 
+    Derivative:
+        None: keys are integers.
+
     Example:
         >>> first, second = split(key(0))
     """
@@ -153,9 +177,15 @@ def fold_in(key: Any, data: Any) -> Any:
         data: integer from 0 to 2**32 - 1; of larger or negative ones in arrays and Tensors the low 32 bits
             count.
 
+    Returns:
+        A key: an array of two uint32; a Tensor if `key` is one.
+
     Raises:
         TypeError: `data` is no integer.
         ValueError: a number out of range, or an array with axes.
+
+    Derivative:
+        None: keys are integers.
 
     Example:
         >>> key = fg.random.key(0)
@@ -182,8 +212,14 @@ def bits(key: Any, size: Any = None, dtype: Any = np.uint32) -> Any:
         size: shape of the result.
         dtype: np.uint8, np.uint16, np.uint32 or np.uint64.
 
+    Returns:
+        Unsigned integers of `dtype` and of shape `size`.
+
     Raises:
         TypeError: any other dtype.
+
+    Derivative:
+        None: the results are integers.
 
     Example:
         >>> fg.random.bits(fg.random.key(0), (2,)).dtype
