@@ -51,7 +51,7 @@ def bernoulli(source: Any, p: Any = 0.5, size: Any = None) -> Any:
 
     Derivative:
         None: a sample is a step function of the parameters, so these are refused where they are
-            differentiated.
+        differentiated.
 
     Example:
         >>> fg.random.bernoulli(fg.random.key(0), 0.5, (2, 3)).dtype
@@ -162,7 +162,7 @@ def poisson(source: Any, lam: Any = 1.0, size: Any = None) -> Any:
 
     Derivative:
         None: a sample is a step function of the parameters, so these are refused where they are
-            differentiated.
+        differentiated.
 
     Example:
         >>> fg.random.poisson(fg.random.key(0), 3.0, (2, 3)).shape
@@ -191,7 +191,7 @@ def binomial(source: Any, n: Any, p: Any, size: Any = None) -> Any:
 
     Derivative:
         None: a sample is a step function of the parameters, so these are refused where they are
-            differentiated.
+        differentiated.
 
     Example:
         >>> fg.random.binomial(fg.random.key(0), 10, 0.5, (2, 3)).shape
