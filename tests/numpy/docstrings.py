@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import doctest
 import inspect
 from importlib import import_module
 
-import numpy as np
-from _pytest.doctest import _get_checker, get_optionflags
-
-import fgrad as fg
-import fgrad.numpy as fnp
 from fgrad.numpy.registry import Ufunc
 
 WORDS = [
@@ -76,23 +70,3 @@ def lacking(functions, path):
     here = {name: thing for name, thing in functions.items() if name.rpartition(".")[0] == path}
     assert here, "there are no functions"
     return {name: wrong for name, thing in here.items() if (wrong := mistakes(thing))}
-
-
-def check_example(f):
-    """Run the examples of what is neither function nor class, at which doctest does not look."""
-    names = {"fg": fg, "fnp": fnp, "np": np}
-    test = doctest.DocTestParser().get_doctest(f.__doc__, names, f.__name__, None, None)
-    said = []
-    doctest.DocTestRunner(checker=_get_checker(), optionflags=_flags_of_the_suite()).run(
-        test, out=said.append
-    )
-    assert test.examples
-    assert not said, "".join(said)
-
-
-def _flags_of_the_suite():
-    class Settings:
-        def getini(self, name):
-            return ["ELLIPSIS", "NORMALIZE_WHITESPACE", "NUMBER"]
-
-    return get_optionflags(Settings())

@@ -6,7 +6,8 @@ import inspect
 
 import numpy as np
 import pytest
-from tests.numpy.docstrings import check_example, lacking, offered
+from tests.helpers import wrong_examples
+from tests.numpy.docstrings import lacking, offered
 
 import fgrad as fg
 import fgrad.numpy as fnp
@@ -29,7 +30,7 @@ def test_each_function_says_what_it_returns_its_derivative_and_an_example(path):
 
 @pytest.mark.parametrize("f", UFUNCS, ids=lambda f: f.__name__)
 def test_the_example_of_a_universal_function(f):
-    check_example(f)
+    assert not wrong_examples(f.__doc__, f.__name__)
 
 
 POINTS = [(0.3, 0.7), (0.9, -0.4), (-0.6, 0.25), (0.5, 0.5), (2.5, 1.5), (-3.5, 2.0)]
