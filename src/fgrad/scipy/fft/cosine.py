@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from scipy import fft as reference
 
-from fgrad.extend.engine import convert, for_tensors, inexact
+from fgrad.extend.engine import convert, for_tensors, inexact, named
 from fgrad.numpy import concatenate, fft, moveaxis
 from fgrad.scipy.fft.fourier import OTHER_NORM, planned, single
 
@@ -203,8 +203,7 @@ def _described(f: Callable[..., Any], name: str, what: str) -> Callable[..., Any
     if several:
         lengths = """s: lengths along `axes`, to which `x` is cropped, or padded with zeros.
         axes: the axes to transform; None: the last ones that `s` has, or all."""
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = _TEXT.format(
+    text = _TEXT.format(
         inverse="inverse of the " if name[0] == "i" else "",
         what=what,
         where=" along several axes" if several else " along an axis",
@@ -215,7 +214,7 @@ def _described(f: Callable[..., Any], name: str, what: str) -> Callable[..., Any
         name=name,
         shape="(4, 4)" if several else "4",
     )
-    return for_tensors(getattr(reference, name))(f)
+    return for_tensors(getattr(reference, name))(named(name, text)(f))
 
 
 def _along_one(name: str) -> Callable[..., Any]:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from scipy import fft as reference
 
-from fgrad.extend.engine import asarray, convert, for_tensors
+from fgrad.extend.engine import ADJOINT_NORM, asarray, convert, for_tensors, named
 from fgrad.numpy import conjugate
 from fgrad.numpy import fft as numpy_fft
 
-OTHER_NORM = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
+OTHER_NORM: dict[Any, str] = {None: "forward", **ADJOINT_NORM}
 _ABOUT = {
     "fft": "the discrete Fourier transform",
     "ifft": "the inverse of `fft`",
@@ -61,11 +61,8 @@ def _described(f: Callable[..., Any], name: str, where: str, lengths: str) -> Ca
     base = name.rstrip("2n")
     kind = "Real" if base in {"irfft", "hfft"} else "Complex"
     shape = "4" if name == base else "(4, 4)"
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = _TEXT.format(
-        about=_ABOUT[base], where=where, lengths=lengths, kind=kind, shape=shape, name=name
-    )
-    return for_tensors(getattr(reference, name))(f)
+    text = _TEXT.format(about=_ABOUT[base], where=where, lengths=lengths, kind=kind, shape=shape, name=name)
+    return for_tensors(getattr(reference, name))(named(name, text)(f))
 
 
 def single(x: Any) -> Any:
