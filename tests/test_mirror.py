@@ -63,8 +63,10 @@ TOGETHER = {
     "numpy/test_names": "numpy/registry",
     "numpy/test_array_api": "numpy/namespace",
     "numpy/test_selection": "numpy/functional numpy/inplace",
-    "numpy/test_shapes": "numpy/padding",
+    "numpy/test_shapes": "numpy/diagonals numpy/insertion numpy/joining numpy/padding "
+    "numpy/permutations numpy/splitting",
     "test_types": "numpy/typing",
+    "numpy/test_indexing": "numpy/comparisons numpy/complex_numbers numpy/rounding",
     "numpy/test_sharing": "numpy/views",
     "nn/test_convolution": "nn/geometry",
     "random/test_continuous": "random/sources",

@@ -15,7 +15,8 @@ from fgrad.core.tensor import Tensor, bind
 from fgrad.lax.bodies import abstract, closed, sharing
 from fgrad.lax.predicates import choose, demand_equal, following, scalar
 from fgrad.lax.trees import kind_of
-from fgrad.numpy.indexing import clip, pick
+from fgrad.numpy.rounding import clip
+from fgrad.numpy.selection import pick
 from fgrad.ops.linear import convert
 from fgrad.transforms.stage import SAMPLE, common_type, number_type, staged, staging, weakened
 

@@ -15,7 +15,7 @@ from fgrad.lax.bodies import Closed, closed, fitting, promoted, sharing
 from fgrad.lax.predicates import anywhere, choose, differs, following, going, scalar
 from fgrad.lax.scans import counted, scan
 from fgrad.lax.trees import Carry, kind_of
-from fgrad.numpy.indexing import pick
+from fgrad.numpy.selection import pick
 from fgrad.transforms.stage import staged, staging, weakened
 
 Fun = Callable[..., Any]

@@ -13,8 +13,8 @@ from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer, current
 from fgrad.lax.trees import kind_of
-from fgrad.numpy.indexing import pick
 from fgrad.numpy.registry import elements
+from fgrad.numpy.selection import pick
 from fgrad.ops import functions
 from fgrad.ops.indexing import HOLE
 from fgrad.transforms.batch import BatchedTracer

@@ -11,8 +11,9 @@ from fgrad.core.placement import buffer_of, device_of
 from fgrad.core.tensor import Tensor
 from fgrad.numpy.arrays import as_value, concrete, ones_before, promoted, together
 from fgrad.numpy.creation import arange, linspace
+from fgrad.numpy.joining import concatenate, stack
 from fgrad.numpy.registry import holds_tensor, implements
-from fgrad.numpy.shapes import concatenate, stack, swapaxes
+from fgrad.numpy.shapes import swapaxes
 from fgrad.ops import linear
 
 

@@ -14,10 +14,11 @@ from fgrad.core.tensor import Tensor, alias, bind
 from fgrad.core.trace import Tracer
 from fgrad.core.views import check_writable, has_views, is_array, rebind, reshape_handle, unordered
 from fgrad.numpy.arrays import as_places, as_target, concrete, next_to, number_type
-from fgrad.numpy.indexing import clip, setitem
+from fgrad.numpy.indexing import setitem
+from fgrad.numpy.insertion import resize as _resized
 from fgrad.numpy.registry import cast, implements, storable
+from fgrad.numpy.rounding import clip
 from fgrad.numpy.shapes import reshape as _reshaped
-from fgrad.numpy.shapes import resize as _resized
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from fgrad.core.tensor import bind, unary
 from fgrad.numpy.arrays import as_value, known, operands, promoted, seen
+from fgrad.numpy.joining import concatenate
 from fgrad.numpy.ordering import argsort, searchsorted
 from fgrad.numpy.registry import as_scalar, extends
-from fgrad.numpy.shapes import concatenate
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
 

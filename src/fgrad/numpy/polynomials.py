@@ -16,11 +16,12 @@ from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Tracer
 from fgrad.numpy.arrays import as_tensor, as_value, asarray, concrete, next_to, operands, seen, together
+from fgrad.numpy.joining import concatenate
 from fgrad.numpy.linalg import eigvals, inv, lstsq
 from fgrad.numpy.products import matmul
 from fgrad.numpy.reductions import inexact
 from fgrad.numpy.registry import extends
-from fgrad.numpy.shapes import atleast_1d, concatenate
+from fgrad.numpy.shapes import atleast_1d
 from fgrad.ops import linear
 
 

@@ -13,6 +13,7 @@ from fgrad.core.primitive import FOREIGN, PRIMITIVES, UFUNCS
 from fgrad.core.tensor import Tensor, apply_primitive, bind, wrap
 from fgrad.core.views import unordered
 from fgrad.numpy.arrays import together
+from fgrad.numpy.diagonals import diagonal
 from fgrad.numpy.reductions import sum
 from fgrad.numpy.registry import (
     as_array,
@@ -24,7 +25,7 @@ from fgrad.numpy.registry import (
     implements,
     stored,
 )
-from fgrad.numpy.shapes import atleast_1d, diagonal, moveaxis, ravel
+from fgrad.numpy.shapes import atleast_1d, moveaxis, ravel
 from fgrad.numpy.views import diagonal as diagonal_view
 from fgrad.numpy.views import transposed
 from fgrad.ops import linear

@@ -15,8 +15,9 @@ from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor, apply_linear, binary, bind, unary
 from fgrad.core.views import unordered
 from fgrad.numpy.arrays import alike, as_item, as_value, is_scalar, next_to, operands, together
+from fgrad.numpy.joining import concatenate
 from fgrad.numpy.registry import as_scalar, implements, stored
-from fgrad.numpy.shapes import broadcast_to, concatenate
+from fgrad.numpy.shapes import broadcast_to
 from fgrad.ops import linear
 from fgrad.ops.requirements import require
 

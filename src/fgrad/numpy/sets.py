@@ -10,8 +10,9 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.tensor import bind, is_tracked, wrap
 from fgrad.numpy.arrays import as_tensor, as_value, concrete, promoted, together
+from fgrad.numpy.joining import concatenate
 from fgrad.numpy.registry import extends
-from fgrad.numpy.shapes import concatenate, moveaxis
+from fgrad.numpy.shapes import moveaxis
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
 

@@ -26,8 +26,9 @@ from fgrad.core.views import rebind, unordered
 from fgrad.numpy import reductions
 from fgrad.numpy.arrays import as_value, next_to, together
 from fgrad.numpy.indexing import getitem, plain_index
+from fgrad.numpy.joining import concatenate
 from fgrad.numpy.registry import stored
-from fgrad.numpy.shapes import concatenate, moveaxis
+from fgrad.numpy.shapes import moveaxis
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE, scattered, with_rows_added
 

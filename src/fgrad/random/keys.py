@@ -18,7 +18,7 @@ from fgrad.core.aval import Shape
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.numpy.arrays import as_value
-from fgrad.numpy.shapes import stack
+from fgrad.numpy.joining import stack
 from fgrad.ops.linear import convert, reshape
 
 WORD = np.dtype(np.uint32)

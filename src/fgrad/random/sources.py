@@ -16,7 +16,7 @@ from fgrad.core.tensor import Tensor, binary, bind, wrap
 from fgrad.core.trace import current
 from fgrad.numpy.arrays import as_value, next_to
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.numpy.shapes import stack
+from fgrad.numpy.joining import stack
 from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, convert, reshape
 from fgrad.ops.requirements import require

@@ -14,8 +14,8 @@ from numpy.lib.array_utils import normalize_axis_index
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.views import unordered
 from fgrad.numpy.arrays import as_value, asarray
+from fgrad.numpy.permutations import roll
 from fgrad.numpy.registry import as_array, implements, stored
-from fgrad.numpy.shapes import roll
 from fgrad.ops.fft import ADJOINT_NORM
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -8,11 +8,11 @@ import numpy as np
 
 from fgrad.compat.numpy import QRResult, SVDResult
 from fgrad.core.tensor import bind, unary, wrap
-from fgrad.numpy import shapes
 from fgrad.numpy.indexing import stop_gradient, take_along_axis
 from fgrad.numpy.linalg.arguments import is_followed, linalg_function, square_matrices, stacked_matrices
 from fgrad.numpy.linalg.eigenvalues import eigh, eigvalsh
 from fgrad.numpy.ordering import argsort, sort
+from fgrad.numpy.permutations import flip
 from fgrad.ops import linear, matrices, undetermined
 
 
@@ -137,10 +137,10 @@ def _without_slope_at_zero(s: Any) -> Any:
 
 def _hermitian_svd(a: Any, *, compute_uv: bool) -> Any:
     if not compute_uv:
-        return _without_slope_at_zero(shapes.flip(sort(unary("absolute", eigvalsh(a))), -1))
+        return _without_slope_at_zero(flip(sort(unary("absolute", eigvalsh(a))), -1))
     w, v = eigh(a)
     sign = bind("copysign", 1.0, stop_gradient(w))
-    order = shapes.flip(argsort(unary("absolute", w)), -1)
+    order = flip(argsort(unary("absolute", w)), -1)
     s, sign = (take_along_axis(x, order, -1) for x in (unary("absolute", w), sign))
     u = take_along_axis(v, matrices.as_row(order), -1)
     return SVDResult(u, s, matrices.adjoint(u * matrices.as_row(linear.convert(sign, s.dtype))))

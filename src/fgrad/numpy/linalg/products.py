@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.numpy import products, shapes
+from fgrad.numpy import diagonals, products, shapes
 from fgrad.numpy.arrays import together
 from fgrad.numpy.linalg.arguments import linalg_function
 
@@ -78,7 +78,7 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Any:
         >>> fnp.linalg.diagonal(np.array([[1.0, 2.0], [3.0, 4.0]]))
         array([1., 4.])
     """
-    return shapes.diagonal(x, offset, -2, -1)
+    return diagonals.diagonal(x, offset, -2, -1)
 
 
 @linalg_function(np.linalg.trace)

@@ -11,8 +11,9 @@ from fgrad.core.tensor import Tensor, bind, is_tracked
 from fgrad.extend.engine import as_value, concrete, convert, on_host, reshape, together
 from fgrad.extend.engine import asarray as as_tensor
 from fgrad.numpy.indexing import take
-from fgrad.numpy.shapes import broadcast_arrays, flip, moveaxis
-from fgrad.numpy.shapes import stack as stacked
+from fgrad.numpy.joining import stack as stacked
+from fgrad.numpy.permutations import flip
+from fgrad.numpy.shapes import broadcast_arrays, moveaxis
 from fgrad.scipy.interpolate.piecewise import interval, outside, rises
 from fgrad.scipy.interpolate.splines import basis, make_interp_spline
 from fgrad.scipy.linalg import arguments

@@ -11,8 +11,9 @@ from fgrad.core.placement import placed
 from fgrad.core.tensor import bind
 from fgrad.extend.engine import as_value, convert, reshape, together
 from fgrad.numpy.indexing import stop_gradient, take
+from fgrad.numpy.joining import concatenate
 from fgrad.numpy.reductions import diff
-from fgrad.numpy.shapes import concatenate, transpose
+from fgrad.numpy.shapes import transpose
 from fgrad.scipy.linalg import arguments
 
 # ---- places

@@ -13,7 +13,8 @@ from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, bind
 from fgrad.extend.engine import as_tensor, reshape, together
 from fgrad.numpy.indexing import take
-from fgrad.numpy.shapes import concatenate, moveaxis
+from fgrad.numpy.joining import concatenate
+from fgrad.numpy.shapes import moveaxis
 from fgrad.scipy.interpolate.piecewise import (
     along,
     doubles,

@@ -19,7 +19,7 @@ from fgrad.extend.engine import (
     reverse,
 )
 from fgrad.numpy.indexing import take
-from fgrad.numpy.shapes import concatenate
+from fgrad.numpy.joining import concatenate
 from fgrad.scipy.linalg import arguments
 
 

@@ -21,10 +21,10 @@ from fgrad.extend.engine import (
     reshape,
     together,
 )
+from fgrad.numpy.joining import stack as stacked
 from fgrad.numpy.padding import pad
 from fgrad.numpy.products import matmul
 from fgrad.numpy.shapes import moveaxis
-from fgrad.numpy.shapes import stack as stacked
 from fgrad.scipy.tensor_product import across, gathered, weighted
 
 _EDGES = {  # how coefficients go on beyond the edges while they are computed

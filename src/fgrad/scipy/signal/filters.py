@@ -10,9 +10,10 @@ from fgrad.core.placement import near
 from fgrad.core.tensor import bind
 from fgrad.extend.engine import for_tensors, reshape, reverse
 from fgrad.numpy import linalg
+from fgrad.numpy.joining import concatenate
+from fgrad.numpy.joining import stack as stacked
 from fgrad.numpy.padding import pad
-from fgrad.numpy.shapes import broadcast_to, concatenate, moveaxis
-from fgrad.numpy.shapes import stack as stacked
+from fgrad.numpy.shapes import broadcast_to, moveaxis
 from fgrad.scipy.linalg import arguments
 from fgrad.scipy.linalg.special_matrices import companion
 from fgrad.scipy.signal.convolution import in_common

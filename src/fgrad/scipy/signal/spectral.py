@@ -15,9 +15,10 @@ from fgrad.core.tensor import bind
 from fgrad.extend.engine import HOLE, conjugate, convert, for_tensors, imag, inexact, real, together
 from fgrad.numpy import fft
 from fgrad.numpy.indexing import take
+from fgrad.numpy.joining import concatenate
 from fgrad.numpy.padding import pad
 from fgrad.numpy.products import matmul
-from fgrad.numpy.shapes import concatenate, moveaxis
+from fgrad.numpy.shapes import moveaxis
 from fgrad.numpy.statistics import median
 from fgrad.scipy.linalg import arguments
 from fgrad.scipy.signal.convolution import in_common
