@@ -28,6 +28,7 @@ from fgrad.scipy.sparse.arrays import Pattern, SparseArray
 from fgrad.sparse import lanes, side_by_side
 from fgrad.sparse.arguments import Arguments
 from fgrad.sparse.colouring import Colouring, Forest, along_trees, chosen, of_stars, of_trees, places
+from fgrad.sparse.operators import Layout, MatrixOperator
 from fgrad.sparse.patterns import found, gradient, tangent_program
 from fgrad.transforms.calling import Transformed, is_traced
 from fgrad.transforms.captures import Captures
@@ -37,7 +38,7 @@ from fgrad.transforms.jit import jit
 from fgrad.transforms.reverse import vjp
 from fgrad.transforms.vmap import vmap
 
-_FORMATS = {"csr": sparse.csr_array, "csc": sparse.csc_array, "coo": sparse.coo_array}
+_FORMATS = {"csr": sparse.csr_array, "csc": sparse.csc_array}
 _SEEDS = 2**28  # bytes of seeds that a program may hold
 _LONG = 2000  # equations of a program that follows lanes
 _SAVED, _STEPS = 2, 4  # products for which trees are gone along, at most so far: 2 ** _STEPS edges
@@ -204,10 +205,17 @@ class Plan:
         if self.format == "coo":
             row, column = self.coordinates
             return sparse.coo_array((data, (row.copy(), column.copy())), shape=self.shape)
+        if self.format == "operator":
+            return MatrixOperator(data, self.layout)
         places = self.indices.copy(), self.starts.copy()  # which belong to whoever gets them
         made = _FORMATS[self.format]((data, *places), shape=self.shape)
         made.has_canonical_format = True
         return made
+
+    @lazy
+    def layout(self) -> Layout:
+        """The pattern, as operators need it."""
+        return Layout(self.starts, self.indices, self.shape)
 
 
 def _are_apart(leaves: Sequence[Any], data: Any) -> bool:
@@ -367,8 +375,10 @@ class SparseDerivative(Transformed):
 
     def __init__(self, fun: Callable[..., Any], **options: Any) -> None:
         super().__init__(fun, **options)
-        if options["format"] not in _FORMATS:
-            raise ValueError(f"{self.title}: format must be 'csr', 'csc' or 'coo', not {options['format']!r}")
+        if options["format"] not in {*_FORMATS, "coo", "operator"}:
+            raise ValueError(
+                f"{self.title}: format must be 'csr', 'csc', 'coo' or 'operator', not {options['format']!r}"
+            )
         self._plans: LRU[Any, Plan] = LRU()
         self._last: Plan | None = None
 
@@ -426,7 +436,7 @@ class SparseDerivative(Transformed):
 
         Raises:
             TypeError: an argument is being transformed.
-            ValueError: it is not an array of as many floats.
+            ValueError: it is not an array of as many floats, or cannot be written to.
 
         Example:
             >>> from fgrad import sparse
@@ -448,6 +458,11 @@ class SparseDerivative(Transformed):
         if not isinstance(data, np.ndarray) or data.shape != (count,) or data.dtype.kind != "f":
             shown = f"{data.dtype}{list(data.shape)}" if isinstance(data, np.ndarray) else repr(data)
             raise ValueError(f"{given.title}: fill takes an array of {count} floats, not {shown}")
+        if not data.flags.writeable:
+            raise ValueError(
+                f"{given.title}: fill writes into an array, and this one is read-only, as an operator's is; "
+                "leave it, and call for a new one"
+            )
         plan.fill(data, given.leaves)
 
     @property
@@ -646,15 +661,16 @@ def jacobian(
         pattern: a sparse or dense array, other than zero where there may be entries; None: it is found.
         colouring: of the columns (of the rows with mode "reverse"), an integer for each, or a `Colouring`;
             None: one is made, by several orders of which the best is taken.
-        format: "csr", "csc" or "coo".
+        format: "csr", "csc" or "coo"; "operator" for a `MatrixOperator`, whose products are quicker.
         check: whether to compare the entries with a product in each call, which finds a wrong pattern.
 
     Returns:
-        A function of the same arguments that returns a `scipy.sparse` array: a row for each element of the
-        results, a column for each of the arguments, leaf by leaf, each in C order. Where arguments are
-        Tensors, or it is called inside of another transformation, it is a `fgrad.scipy.sparse.SparseArray`,
-        whose entries have derivatives again. `values` returns the entries alone, `colours` is how many
-        products the last call took, `pattern` and `colouring` take arguments too.
+        A function of the same arguments that returns a `scipy.sparse` array, or an operator: a row for each
+        element of the results, a column for each of the arguments, leaf by leaf, each in C order. Where
+        arguments are Tensors, or it is called inside of another transformation, it is a
+        `fgrad.scipy.sparse.SparseArray`, whose entries have derivatives again. `values` returns the entries
+        alone, `colours` is how many products the last call took, `pattern` and `colouring` take arguments
+        too.
 
     Raises:
         TypeError: there is nothing to differentiate, or what is differentiated is not a real float.
@@ -706,7 +722,7 @@ def value_and_jacobian(
         mode: as in `jacobian`.
         pattern: likewise.
         colouring: likewise.
-        format: "csr", "csc" or "coo".
+        format: as in `jacobian`.
         check: whether to compare the entries with a product in each call.
 
     Returns:
@@ -761,7 +777,7 @@ def hessian(
         recovery: "direct" reads each entry off a product; "substitution" needs fewer products, of which
             entries follow by subtracting others along trees, with rounding errors of these; "auto" does so
             where it saves products and trees are short.
-        format: "csr", "csc" or "coo".
+        format: as in `jacobian`.
         check: whether to compare the entries with a product in each call.
 
     Returns:
@@ -817,7 +833,7 @@ def value_and_hessian(
         pattern: as in `hessian`.
         colouring: likewise.
         recovery: likewise.
-        format: "csr", "csc" or "coo".
+        format: as in `jacobian`.
         check: whether to compare the entries with a product in each call.
 
     Returns:

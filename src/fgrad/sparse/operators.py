@@ -1,4 +1,4 @@
-"""A function linearized at a point, as a linear operator of SciPy."""
+"""Derivatives as linear operators of SciPy: a function linearized at a point, and the entries of a matrix."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from fgrad.core.tensor import Tensor
+from fgrad.kernels import gather_scatter, sparse_products
+from fgrad.locks import lazy
 from fgrad.sparse.arguments import Arguments
 from fgrad.transforms.forward import linearize
 from fgrad.transforms.reverse import vjp
@@ -76,3 +79,96 @@ def _parted(v: Any, like: Any) -> list[Any]:
 
 def _joined(parts: Any) -> Any:
     return np.concatenate([np.reshape(p, -1) for p in parts])
+
+
+class Layout:
+    """The pattern of a matrix, row by row in ascending order, as products go along it."""
+
+    def __init__(self, heads: Any, indices: Any, shape: tuple[int, int]) -> None:
+        self.heads, self.indices, self.shape = heads, indices, shape
+        heads.setflags(write=False)
+        indices.setflags(write=False)
+
+    def filled(self, data: Any) -> Any:
+        """Return the matrix of some entries, as `csr_array` that cannot be written to."""
+        made = sparse.csr_array((data, self.indices, self.heads), shape=self.shape)
+        made.has_canonical_format = True
+        made.data.setflags(write=False)
+        return made
+
+    @lazy
+    def columns(self) -> Any:
+        """The pattern column by column, as `csc_array` of the numbers of entries."""
+        numbers = np.arange(self.indices.size, dtype=self.heads.dtype)
+        return sparse.csr_array((numbers, self.indices, self.heads), shape=self.shape).tocsc()
+
+    @lazy
+    def along(self) -> sparse_products.Strips:
+        """Strips of rows."""
+        return sparse_products.strips(self.heads, self.indices)
+
+    @lazy
+    def across(self) -> tuple[sparse_products.Strips, Any]:
+        """Strips of columns, and the numbers of their entries."""
+        strips = sparse_products.strips(self.columns.indptr, self.columns.indices)
+        return strips, sparse_products.turned(strips, self.columns.data).reshape(1, -1)
+
+
+class MatrixOperator(LinearOperator):  # type: ignore[misc]  # SciPy says no types
+    """A sparse matrix as `scipy.sparse.linalg.LinearOperator`, with quick products, also of its transpose.
+
+    `sparse.jacobian` and `sparse.hessian` make them with `format="operator"`. Threads share the products of
+    those with more than 65,536 entries. Each sum is taken in the order of its entries, so that results do not
+    depend on how many threads there are. Rows, or columns, side by side with the same pattern are quicker.
+
+    Attributes:
+        matrix: a `scipy.sparse.csr_array` of the same entries, which cannot be written to.
+
+    Example:
+        >>> from fgrad import sparse
+        >>> J = sparse.jacobian(lambda x: x[1:] * x[:-1], format="operator")(np.array([1.0, 2.0, 3.0]))
+        >>> J @ np.ones(3), J.T @ np.ones(2), J.matrix.nnz
+        (array([3., 5.]), array([2., 4., 2.]), 4)
+    """
+
+    matrix: Any
+    layout: Layout
+
+    def __init__(self, data: Any, layout: Layout) -> None:
+        super().__init__(data.dtype, layout.shape)
+        self.matrix, self.layout = layout.filled(data), layout
+
+    @lazy
+    def _turned(self) -> Any:
+        """The entries in the order of strips of columns."""
+        order = self.layout.across[1]
+        return gather_scatter.read(self.matrix.data[None], np.zeros(1, np.int64), order)[0]
+
+    def _along(self, x: Any) -> Any:
+        return sparse_products.product(self.layout.along, self.matrix.data, x, along=True)
+
+    def _across(self, x: Any) -> Any:
+        return sparse_products.product(self.layout.across[0], self._turned, x, along=False)
+
+    def _matvec(self, x: Any) -> Any:
+        return _by_columns(self._along, self.matrix, x)
+
+    def _rmatvec(self, x: Any) -> Any:
+        return _by_columns(self._across, self.matrix.T, x)
+
+    _matmat, _rmatmat = _matvec, _rmatvec
+
+
+def _by_columns(product: Callable[[Any], Any], matrix: Any, x: Any) -> Any:
+    """Return the product of a matrix and a vector, or a matrix, from a function of vectors of floats."""
+    dtype = np.result_type(matrix.dtype, x.dtype)
+    if matrix.dtype.char not in "fd" or dtype.char not in "fdFD":
+        return matrix @ x
+    if dtype.kind == "c":
+        made = np.empty((matrix.shape[0], *x.shape[1:]), dtype)
+        made.real, made.imag = (_by_columns(product, matrix, part) for part in (x.real, x.imag))
+        return made
+    if x.ndim == 1:
+        return product(np.require(x, dtype, ["C", "A"]))
+    columns = [product(np.require(column, dtype, ["C", "A"])) for column in x.T]
+    return np.stack(columns, axis=1) if columns else np.empty((matrix.shape[0], 0), dtype)
