@@ -13,6 +13,7 @@ from fgrad.sparse.derivatives import hessian as hessian
 from fgrad.sparse.derivatives import jacobian as jacobian
 from fgrad.sparse.derivatives import value_and_hessian as value_and_hessian
 from fgrad.sparse.derivatives import value_and_jacobian as value_and_jacobian
+from fgrad.sparse.fitting import least_squares as least_squares
 from fgrad.sparse.operators import MatrixOperator as MatrixOperator
 from fgrad.sparse.operators import linear_operator as linear_operator
 from fgrad.sparse.patterns import pattern as pattern
