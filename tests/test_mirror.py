@@ -67,6 +67,7 @@ TOGETHER = {
     "numpy/permutations numpy/splitting",
     "test_types": "numpy/typing",
     "numpy/test_indexing": "numpy/comparisons numpy/complex_numbers numpy/rounding",
+    "numpy/test_reductions": "numpy/cumulative numpy/moments",
     "numpy/test_sharing": "numpy/views",
     "nn/test_convolution": "nn/geometry",
     "random/test_continuous": "random/sources",

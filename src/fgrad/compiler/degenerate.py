@@ -12,7 +12,7 @@ from fgrad.compiler.library import ON_PAIRS, is_harmless, is_native, of_zeros
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Var, aval_out
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 
 if TYPE_CHECKING:
     from fgrad.compiler.decompose import Writer

@@ -18,7 +18,7 @@ from fgrad.compiler.simplify.constants import cast
 from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import native
-from fgrad.ops.indexing import HOLE, filled
+from fgrad.ops.indices import HOLE, filled
 
 _PUT = """
 CONTRACT = (

@@ -23,7 +23,7 @@ from fgrad.compiler.index import HERE, Index, linear, plus, times
 from fgrad.compiler.loop_nests import Bound, Line, Value
 from fgrad.core.aval import Shape
 from fgrad.core.program import Equation, Var
-from fgrad.ops.indexing import layout
+from fgrad.ops.indices import layout
 
 
 @view("broadcast_to")

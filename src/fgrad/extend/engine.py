@@ -55,7 +55,7 @@ from fgrad.ops.elementwise import batch_elementwise as batch_elementwise
 from fgrad.ops.elementwise import declare_call as declare_call
 from fgrad.ops.elementwise import declare_word as declare_word
 from fgrad.ops.fft import ADJOINT_NORM as ADJOINT_NORM
-from fgrad.ops.indexing import HOLE as HOLE
+from fgrad.ops.indices import HOLE as HOLE
 from fgrad.ops.linear import broadcast_to as broadcast_to
 from fgrad.ops.linear import convert as convert
 from fgrad.ops.linear import imag as imag

@@ -16,7 +16,7 @@ from fgrad.lax.trees import kind_of
 from fgrad.numpy.registry import elements
 from fgrad.numpy.selection import pick
 from fgrad.ops import functions
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 from fgrad.transforms.batch import BatchedTracer
 from fgrad.transforms.loops.batching import held_back
 

@@ -11,7 +11,8 @@ import numpy as np
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.numpy.reductions import axes_of, inexact, mean, var
+from fgrad.numpy.moments import mean, var
+from fgrad.numpy.reductions import axes_of, inexact
 from fgrad.ops import functions
 from fgrad.ops.linear import convert, reshape, transpose
 

@@ -10,8 +10,8 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from fgrad.core.tensor import bind
 from fgrad.core.views import unordered
 from fgrad.numpy.arrays import alike, as_value, operands, promoted
+from fgrad.numpy.cumulative import cumsum, diff
 from fgrad.numpy.joining import concatenate
-from fgrad.numpy.reductions import cumsum, diff
 from fgrad.numpy.reductions import sum as _sum
 from fgrad.numpy.registry import extends
 from fgrad.numpy.selection import where

@@ -15,7 +15,7 @@ from fgrad.numpy.arrays import (
 from fgrad.numpy.registry import implements
 from fgrad.numpy.shapes import moveaxis, ravel
 from fgrad.numpy.views import diagonal as _diagonal
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 
 
 @implements(np.diagonal)

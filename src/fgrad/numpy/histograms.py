@@ -12,14 +12,15 @@ import numpy as np
 from fgrad.core.placement import near, placed
 from fgrad.core.tensor import Tensor, bind
 from fgrad.numpy.arrays import as_tensor, concrete, known, next_to, seen, together
+from fgrad.numpy.cumulative import diff
 from fgrad.numpy.ordering import searchsorted
-from fgrad.numpy.reductions import diff, sum
 from fgrad.numpy.reductions import max as _max
 from fgrad.numpy.reductions import min as _min
+from fgrad.numpy.reductions import sum
 from fgrad.numpy.registry import extends
 from fgrad.numpy.shapes import atleast_2d, transpose
 from fgrad.ops import linear
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 
 
 def _column(x: Any, i: int) -> Any:

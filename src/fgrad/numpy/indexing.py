@@ -40,7 +40,7 @@ from fgrad.numpy.registry import (
 from fgrad.numpy.rounding import clip
 from fgrad.numpy.views import sliced
 from fgrad.ops import indexing, linear
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 
 declare(
     "stop_gradient",

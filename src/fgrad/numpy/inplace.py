@@ -20,7 +20,7 @@ from fgrad.numpy.registry import cast, implements, storable
 from fgrad.numpy.rounding import clip
 from fgrad.numpy.shapes import reshape as _reshaped
 from fgrad.ops import indexing, linear
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 
 
 def _on_array(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:

@@ -25,7 +25,7 @@ from fgrad.numpy.registry import holds_tensor, implements
 from fgrad.numpy.shapes import moveaxis, ravel
 from fgrad.numpy.views import sliced
 from fgrad.ops import linear
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 
 FEW = 16  # places: parts between them are joined, where an index for each element would take longer
 

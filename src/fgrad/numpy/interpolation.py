@@ -12,7 +12,7 @@ from fgrad.numpy.joining import concatenate
 from fgrad.numpy.ordering import argsort, searchsorted
 from fgrad.numpy.registry import as_scalar, extends
 from fgrad.ops import linear
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 
 
 @extends(np.interp)

@@ -12,9 +12,11 @@ import numpy as np
 from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.tensor import bind, unary
 from fgrad.numpy.arrays import as_value, next_to, seen
-from fgrad.numpy.reductions import abs2, cumprod, cumsum, extremum, prod, rooted, sum
-from fgrad.numpy.reductions import mean as _mean
-from fgrad.numpy.reductions import var as _var
+from fgrad.numpy.cumulative import cumprod, cumsum
+from fgrad.numpy.moments import abs2, rooted
+from fgrad.numpy.moments import mean as _mean
+from fgrad.numpy.moments import var as _var
+from fgrad.numpy.reductions import extremum, prod, sum
 from fgrad.numpy.registry import as_scalar, extends, stored
 from fgrad.ops import linear
 

@@ -14,13 +14,13 @@ from fgrad.core.tensor import Tensor, bind, is_tracked, unary, wrap
 from fgrad.core.trace import Tracer
 from fgrad.core.views import unordered
 from fgrad.numpy.arrays import as_tensor, as_value, concrete, next_to, together
+from fgrad.numpy.cumulative import along
 from fgrad.numpy.indexing import along_axis, beside
 from fgrad.numpy.permutations import flip
 from fgrad.numpy.reductions import all as _all
-from fgrad.numpy.reductions import along
 from fgrad.numpy.registry import extends, holds_tensor, implements, written_back
 from fgrad.ops import linear
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 from fgrad.ops.requirements import require
 
 

@@ -15,8 +15,8 @@ from fgrad.core.views import is_laid_out, memory_of, unordered
 from fgrad.numpy.arrays import as_target, as_value, asarray, next_to
 from fgrad.numpy.creation import linspace
 from fgrad.numpy.indexing import take
+from fgrad.numpy.moments import mean as _mean
 from fgrad.numpy.reductions import max as _max
-from fgrad.numpy.reductions import mean as _mean
 from fgrad.numpy.reductions import min as _min
 from fgrad.numpy.registry import as_array, holds_tensor, implements
 from fgrad.numpy.shapes import moveaxis

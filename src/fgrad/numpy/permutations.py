@@ -18,7 +18,7 @@ from fgrad.numpy.registry import as_array, implements
 from fgrad.numpy.shapes import ravel, swapaxes
 from fgrad.numpy.views import sliced
 from fgrad.ops import linear
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 
 
 @implements(np.flip)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, SupportsIndex, TypeAlias, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypedDict, TypeVar, overload
 from typing import cast as cast_type
 
 import numpy as np
-from typing_extensions import Unpack
 
 from fgrad.compat.cpython import frame_of
 from fgrad.compat.scipy import finds_roots
@@ -21,6 +20,9 @@ from fgrad.core.views import castable, rebind
 from fgrad.errors import NoValueError
 from fgrad.numpy.typing import Array, ArrayLike, Axis, Casting, DType, Order
 from fgrad.ops.linear import convert
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 F = TypeVar("F", bound=Callable[..., Any])
 

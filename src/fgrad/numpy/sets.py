@@ -14,7 +14,7 @@ from fgrad.numpy.joining import concatenate
 from fgrad.numpy.registry import extends
 from fgrad.numpy.shapes import moveaxis
 from fgrad.ops import linear
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 
 
 @extends(np.unique)

@@ -15,11 +15,13 @@ from fgrad.core.placement import near, placed
 from fgrad.core.tensor import bind, unary
 from fgrad.core.views import unordered
 from fgrad.numpy.arrays import as_value, known, next_to, number_type, seen, together
+from fgrad.numpy.cumulative import cumsum
 from fgrad.numpy.diagonals import diag
 from fgrad.numpy.indexing import along_axis, stop_gradient
 from fgrad.numpy.joining import concatenate
+from fgrad.numpy.moments import average, mean, weights_beside
 from fgrad.numpy.products import dot
-from fgrad.numpy.reductions import average, axes_of, cumsum, given_to, mean, sum, weights_beside
+from fgrad.numpy.reductions import axes_of, given_to, sum
 from fgrad.numpy.registry import as_array, as_scalar, extends, named, stored
 from fgrad.numpy.rounding import clip
 from fgrad.ops import linear

@@ -30,7 +30,9 @@ from fgrad.numpy.joining import concatenate
 from fgrad.numpy.registry import stored
 from fgrad.numpy.shapes import moveaxis
 from fgrad.ops import linear
-from fgrad.ops.indexing import HOLE, scattered, with_rows_added
+from fgrad.ops.gather import with_rows_added
+from fgrad.ops.indexing import scattered
+from fgrad.ops.indices import HOLE
 
 _LN2 = float(np.log(2))
 

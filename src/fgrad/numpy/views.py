@@ -24,7 +24,7 @@ from fgrad.core.views import (
     view_of,
 )
 from fgrad.ops import linear
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 
 _SLICE, _RESHAPE, _TRANSPOSE = PRIMITIVES["slice"], PRIMITIVES["reshape"], PRIMITIVES["transpose"]
 _REAL, _IMAG, _BROADCAST, _GATHER = (

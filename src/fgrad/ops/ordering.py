@@ -18,7 +18,7 @@ from fgrad.core.primitive import LARGE, REDUCES, Written, by_argument, declare, 
 from fgrad.core.stored import LARGEST, Check, Stored, is_axis, is_flag, is_int, one_of
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, backend
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 from fgrad.ops.linear import broadcast_to, in_full, reshape, with_rank
 
 _PLACES = np.dtype(np.intp)

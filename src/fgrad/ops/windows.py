@@ -23,7 +23,7 @@ from fgrad.core.stored import Stored, are_integers, are_steps, is_count, is_shap
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.contraction import contract
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 from fgrad.ops.linear import convert, in_full, reshape, transpose
 
 Steps = tuple[int, ...]

@@ -14,7 +14,7 @@ from fgrad.core.tensor import Tensor, alias
 from fgrad.core.trace import current, next_level, place_of, running
 from fgrad.errors import NoValueError
 from fgrad.ops import functions
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 from fgrad.ops.linear import broadcast_to
 from fgrad.transforms.batch import Batch, Split
 from fgrad.transforms.calling import is_traced, name_of

@@ -14,7 +14,7 @@ from fgrad.core.aval import aval_of
 from fgrad.core.snapshot import private_copy
 from fgrad.core.tensor import Tensor, alias
 from fgrad.ops import functions
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 from fgrad.ops.linear import convert, transpose
 from fgrad.transforms.branches import Done, Leaf, Runs, is_same
 from fgrad.transforms.calling import Delivery, Transformed, has_tensor, name_of, plain

@@ -17,7 +17,7 @@ from fgrad.compiler.device.statements import Grid, GridWriter, Scratch, inside, 
 from fgrad.compiler.fuse import Root
 from fgrad.compiler.index import HERE, Index, linear
 from fgrad.core.program import Var
-from fgrad.ops.indexing import filled, layout
+from fgrad.ops.indices import filled, layout
 
 CHUNK = 64  # sorted places that a thread goes through
 PLACE = np.dtype(np.int64)

@@ -13,7 +13,7 @@ from fgrad.compiler.tables import Table
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.primitive import CONTRACTION
 from fgrad.core.program import Equation, Var
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 
 SHAPES = Rules()
 

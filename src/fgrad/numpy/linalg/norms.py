@@ -17,7 +17,8 @@ from fgrad.numpy.indexing import stop_gradient
 from fgrad.numpy.linalg.arguments import is_abstract, is_followed, linalg_function, square_matrices
 from fgrad.numpy.linalg.factorizations import svd, svdvals
 from fgrad.numpy.linalg.systems import inv
-from fgrad.numpy.reductions import abs2, axes_of, finished, inexact
+from fgrad.numpy.moments import abs2
+from fgrad.numpy.reductions import axes_of, finished, inexact
 from fgrad.numpy.registry import as_scalar
 from fgrad.ops import linear
 from fgrad.ops.contraction import contract

@@ -27,7 +27,7 @@ from fgrad.numpy.linalg.arguments import (
     tolerance,
 )
 from fgrad.numpy.linalg.factorizations import svdvals
-from fgrad.numpy.reductions import abs2
+from fgrad.numpy.moments import abs2
 from fgrad.numpy.registry import as_array
 from fgrad.ops import linear, matrices, systems
 

@@ -9,10 +9,10 @@ import numpy as np
 from fgrad.core.placement import near
 from fgrad.core.tensor import bind
 from fgrad.extend.engine import reshape, together
+from fgrad.numpy.cumulative import diff
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.numpy.joining import concatenate
 from fgrad.numpy.joining import stack as stacked
-from fgrad.numpy.reductions import diff
 from fgrad.numpy.shapes import broadcast_to, moveaxis
 from fgrad.scipy.interpolate.piecewise import PPoly, doubles, element, finite, increasing, part
 from fgrad.scipy.linalg import arguments

@@ -10,9 +10,9 @@ import numpy as np
 from fgrad.core.placement import placed
 from fgrad.core.tensor import bind
 from fgrad.extend.engine import as_value, convert, reshape, together
+from fgrad.numpy.cumulative import diff
 from fgrad.numpy.indexing import stop_gradient, take
 from fgrad.numpy.joining import concatenate
-from fgrad.numpy.reductions import diff
 from fgrad.numpy.shapes import transpose
 from fgrad.scipy.linalg import arguments
 
