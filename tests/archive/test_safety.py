@@ -21,7 +21,7 @@ from fgrad.compiler.executable import Executable
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program, Var
-from fgrad.ops.indexing import HOLE, filled, gathered
+from fgrad.ops.indices import HOLE, filled, gathered
 
 F, I = "float64", "int64"
 

@@ -15,7 +15,7 @@ from tests.compiler.simplify.patterns import Pattern, factors, reduction, viewed
 from fgrad import checkpoint_name
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import bind
-from fgrad.ops.indexing import HOLE, filled
+from fgrad.ops.indices import HOLE, filled
 
 LOWERED: dict[str, Pattern] = {}
 WHOLE = [name for name, primitive in PRIMITIVES.items() if primitive.integers]

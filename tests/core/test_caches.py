@@ -106,6 +106,8 @@ FEW = {
         "loops_of",
         "matrix_loop",
     },  # names of functions, ufuncs of primitives
+    "compat/numba.py": {"grown"},  # one function, which grows arrays where intrinsics cannot be had
+    "compat/jax/types.py": {"_upper", "_least"},  # nodes of the lattice of dtypes
     "compiler/elements.py": {"_body", "_truth"},  # names of primitives
     "compiler/simplify/rewriting.py": {"is_elementwise"},  # names of primitives
     "kernels/blas.py": {"_interpreted", "_trsm"},  # dtypes
@@ -123,6 +125,7 @@ FEW = {
     "kernels/signals.py": {"_words"},
     "kernels/small_matrices.py": {"_text"},  # two kernels, dtypes
     "kernels/sorting.py": {"_kernel", "ordering"},  # dtypes
+    "kernels/sparse_products.py": {"_kernel"},  # two loops, dtypes
     "kernels/sums.py": {"_kernel"},  # dtypes, of rows of at most 32 numbers, or at most 8 side by side
     "kernels/translate.py": {"_name"},  # classes of NumPy's numbers
     "kernels/vector/__init__.py": {"_functions"},  # dtypes

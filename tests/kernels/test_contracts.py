@@ -25,7 +25,7 @@ from fgrad.errors import BrokenContractError
 from fgrad.kernels import blas, contracts, gather_scatter, scans, windows
 from fgrad.kernels.contracts import Contract
 from fgrad.ops import pooling
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 
 RNG = np.random.default_rng(5)
 OWN = {

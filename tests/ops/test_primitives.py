@@ -20,7 +20,7 @@ import fgrad as fg
 from fgrad.core.primitive import ITSELF, LARGE, PRIMITIVES
 from fgrad.core.tensor import binary, bind, unary
 from fgrad.expr.atoms import ATOMS
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 from fgrad.testing import check_primitive
 from fgrad.transforms.custom import Rule
 

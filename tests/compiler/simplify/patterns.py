@@ -13,7 +13,7 @@ from tests.compiler.drawing import DTYPES, FULL, INTEGERS, PYTHON, REALS, Drawin
 
 import fgrad as fg
 from fgrad.core.tensor import bind
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indices import HOLE
 
 
 class Pattern(NamedTuple):
