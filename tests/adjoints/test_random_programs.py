@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import os
 import sys
 
 import numpy as np
@@ -15,6 +16,9 @@ from tests.adjoints.random_programs import HEAD, Program
 from tests.adjoints.wider_programs import ROWS, WIDER_HEAD, WiderProgram
 
 SIZE = 6
+MANY = int(
+    os.environ.get("RANDOM_PROGRAMS", "200")
+)  # of each kind, with the slow tests; at least 2,000 before a release
 
 
 NUMBERS = itertools.count(100_000)
@@ -60,7 +64,7 @@ def test_second_order_of_random_programs(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(2000, 4000, 100))
+@pytest.mark.parametrize("start", range(2000, 2000 + MANY, 100))
 def test_many_random_programs(start, tmp_path):
     assert sum(run(seed, tmp_path) for seed in range(start, start + 100)) > 80
 
@@ -71,7 +75,7 @@ def test_wider_random_programs(start, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(2000, 4000, 100))
+@pytest.mark.parametrize("start", range(2000, 2000 + MANY, 100))
 def test_many_wider_random_programs(start, tmp_path):
     assert sum(run(seed, tmp_path, wider=True) for seed in range(start, start + 100)) > 60
 
