@@ -1,4 +1,5 @@
 import os
+import platform
 import re
 
 import mpmath as mp
@@ -9,7 +10,7 @@ from fgrad.compiler.elementwise import elementwise
 from fgrad.expr import special
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import apply, var
-from fgrad.kernels import checks, compilation, native, vector
+from fgrad.kernels import checks, compilation, native, store, vector
 
 mp.mp.prec = 120
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"  # then a point takes as long as a thousand
@@ -233,6 +234,20 @@ def test_loops_over_trigonometric_functions_call_whole_vectors():
     code = compilation.assembly(kernel("sin", np.float64).text(np.dtype("d")), "function", "f")
     code = str(compilation.optimised(code, compilation.target_machine()))
     assert "x double> @fgrad_libm_sin_" in code.partition("define ")[2]
+
+
+@pytest.mark.skipif(
+    platform.machine().lower() not in {"x86_64", "amd64"}, reason="other processors have others"
+)
+@pytest.mark.parametrize(("features", "bits"), [("+sse2", 128), ("+avx", 256), ("+avx,+avx512f", 512)])
+def test_fallbacks_are_made_for_vectors_that_the_processor_has(features, bits, monkeypatch):
+    if INTERPRETED:
+        pytest.skip("nothing is compiled")
+    text = kernel("cos", np.float32).text(np.dtype("f"))
+    monkeypatch.setattr(store, "processor", lambda: ("generic", features))
+    code = compilation.assembly(text, "function", "f")
+    lanes = {int(n) for n in re.findall(r"^define [^@]*@.?fgrad_libm_cosf_(\d+)", code, re.MULTILINE)}
+    assert lanes == {n for n in (2, 4, 8, 16) if 32 * n <= bits}
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])

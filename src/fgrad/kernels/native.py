@@ -129,7 +129,7 @@ def compiled_all(keys: Iterable[Key], name: str = "", hint: str = "") -> list[Ke
     """
     keys = list(keys)
     missing = [key for key in dict.fromkeys(keys) if not _is_there(key)]
-    missing.sort(key=lambda key: len(key[0]), reverse=True)  # so that none is left over that takes long
+    missing.sort(key=lambda key: (key[1] in compilation.BRANCHING, -len(key[0])))  # what takes long first
     said = f"compiling {len(missing)} kernels of {name or 'a program'}"
     count = min(config.num_threads(), len(missing))
     if count < 2:

@@ -15,10 +15,20 @@ from typing import Any
 from llvmlite import ir
 from llvmlite.binding import llvm_version_info
 
+from fgrad.kernels import store
+
 LIMIT = 4194304.0  # 2^22
 WIDE = 256  # bits: LLVM ends narrower functions with `vzeroupper`, which no register survives
-LANES = (2, 4, 8, 16)
 PRESERVES: bool = platform.machine().lower() in {"x86_64", "amd64"} and llvm_version_info >= (22,)
+
+
+def _lanes(scalar: ir.Type) -> list[int]:
+    """Return for how many numbers there are variants: those of the widest vectors, and all below."""
+    features = store.processor()[1]
+    known = platform.machine().lower() in {"x86_64", "amd64"} and "+avx512f" not in features
+    bits = 512 if not known else 256 if "+avx" in features else 128
+    most = bits // (32 if isinstance(scalar, ir.FloatType) else 64)
+    return [n for n in (2, 4, 8, 16) if n <= most]
 
 
 def _variant(module: ir.Module, libm: ir.Function, scalar: ir.Type, lanes: int) -> ir.Function:
@@ -64,7 +74,7 @@ def _define(module: ir.Module, name: str, scalar: ir.Type) -> ir.Function:
     libm = module.globals.get(name) or ir.Function(module, ir.FunctionType(scalar, [scalar]), name)
     far = _variant(module, libm, scalar, 1)
     pointer = ir.IntType(8).as_pointer()
-    variants = [_variant(module, libm, scalar, lanes).bitcast(pointer) for lanes in LANES]
+    variants = [_variant(module, libm, scalar, lanes).bitcast(pointer) for lanes in _lanes(scalar)]
     used = module.globals.get("llvm.compiler.used")  # else LLVM would drop them before it needs them
     if used is None:
         used = ir.GlobalVariable(module, ir.ArrayType(pointer, 0), "llvm.compiler.used")
@@ -86,7 +96,7 @@ def _libm(name: str) -> Callable[[Any, Any], Any]:
         symbol = f"{name}f" if isinstance(scalar, ir.FloatType) else name
         function = module.globals.get(f"fgrad_libm_{symbol}") or _define(module, symbol, scalar)
         call = builder.call(function, [x])
-        variants = ",".join(f"_ZGV_LLVM_N{n}v_{function.name}({function.name}_{n})" for n in LANES)
+        variants = ",".join(f"_ZGV_LLVM_N{n}v_{function.name}({function.name}_{n})" for n in _lanes(scalar))
         set.add(call.attributes, f'"vector-function-abi-variant"="{variants}"')
         return call
 
