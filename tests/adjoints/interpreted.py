@@ -9,13 +9,13 @@ from typing import Any
 import numba
 import numpy as np
 
-from fgrad.adjoints import emission, slopes, syntax
-from fgrad.adjoints.adjoint import Adjoint, grown
+from fgrad.adjoints import emission, memory, slopes, syntax
+from fgrad.adjoints.adjoint import Adjoint
 from fgrad.adjoints.lowering import lowered
 from fgrad.adjoints.programs import tangent_places
 from fgrad.adjoints.tangent import tangent
 
-HELPERS = {"np": np, "math": math, "grown": grown, "plus": lambda a, b: a + b}
+HELPERS = {"np": np, "math": math, **memory.PLAIN, "plus": lambda a, b: a + b}
 HELPERS |= {n: f.py_func for n, f in slopes.HELPERS.items() if n != "plus"}
 
 

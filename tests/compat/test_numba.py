@@ -5,19 +5,22 @@ import numpy as np
 import pytest
 from numba.core.runtime import _nrt_python
 
-from fgrad.adjoints import adjoint
-from fgrad.compat.numba import arrays_are_made, grown, zeros
+from fgrad.adjoints import memory
+from fgrad.compat.numba import arrays_are_made, clear, copy_into, copy_part, grown, zeros
+from fgrad.compat.numba_pipeline import compiled_at_once, passes_are_known, short
+
+CACHED = arrays_are_made, zeros, grown, clear, copy_into, copy_part, passes_are_known, short
 
 
 @pytest.fixture(params=["1", "0"])
 def private(request, monkeypatch):
     """Both ways: with what Numba does not document, and without it."""
     monkeypatch.setenv("FGRAD_PRIVATE", request.param)
-    for made in (arrays_are_made, zeros, grown):
+    for made in CACHED:
         made.cache_clear()
     assert arrays_are_made() is (request.param == "1")
     yield
-    for made in (arrays_are_made, zeros, grown):
+    for made in CACHED:
         made.cache_clear()
 
 
@@ -41,7 +44,7 @@ def test_zeros():
 @pytest.mark.usefixtures("private")
 @pytest.mark.parametrize("dtype", [np.float64, np.int64, np.complex128])
 def test_grown(dtype):
-    longer = grown(adjoint.grown)
+    longer = grown(memory.grown)
 
     @numba.njit
     def made(stack, size):
@@ -53,6 +56,42 @@ def test_grown(dtype):
         assert found.dtype == dtype
         assert len(found) == max(size, 2 * count)
         np.testing.assert_array_equal(found[:count], stack)
+
+
+@pytest.mark.usefixtures("private")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.complex128, np.bool_])
+@pytest.mark.parametrize("order", "CF")
+def test_memory_as_a_whole(dtype, order):
+    cleared, copied, part = clear(memory.clear), copy_into(memory.copy_into), copy_part(memory.copy_part)
+
+    @numba.njit
+    def work(x, y, z, kept):
+        cleared(x)
+        copied(y, z)
+        part(kept, 2, z, 0, z.size)
+
+    z = np.array(np.arange(6).reshape(2, 3) % 4, dtype, order=order)
+    x, y, kept = np.ones_like(z), np.ones_like(z), np.ones(9, dtype)
+    work(x, y, z, kept)
+    np.testing.assert_array_equal(x, 0)
+    np.testing.assert_array_equal(y, z)
+    np.testing.assert_array_equal(kept[[0, 1, 8]], 1)
+    np.testing.assert_array_equal(np.sort(kept[2:8]), np.sort(z.ravel()))
+
+
+@pytest.mark.usefixtures("private")
+def test_compiled_at_once():
+    @numba.njit(**short())
+    def work(x, n):
+        total = 0.0
+        for i in range(n):
+            total += 2 * x[i] - 0.5 / (i + 1)
+        return total, n // 2
+
+    x = np.arange(4.0)
+    x.flags.writeable = False
+    entry = compiled_at_once(work, (numba.float64[::1], numba.int64))
+    assert entry(x, 4) == work.py_func(x, 4)
 
 
 def test_what_is_made_is_freed():

@@ -2,17 +2,17 @@
 
 Its parameters are those of the kernel, then a cotangent for every floating output, then three stacks: of
 floats, integers and complex numbers. It returns a cotangent for each parameter asked for, and the stacks,
-which may have grown.
+which may have grown. As it is compiled, it is given the arrays for cotangents as well, and no stack that it
+does not use.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-import numpy as np
 from numba import types
 
 from fgrad.adjoints import emission, syntax
@@ -21,6 +21,7 @@ from fgrad.adjoints.indices import unsigned
 from fgrad.adjoints.order import is_free, taken_once
 from fgrad.adjoints.recording import Recording, shapes_of
 from fgrad.adjoints.reversal import Reversal
+from fgrad.adjoints.snapshots import Snapshots
 from fgrad.adjoints.sums import Sums
 from fgrad.adjoints.syntax import Alloc, Assign, For, Function, If, Opaque, Raise, Stmt, Store, View, While
 from fgrad.adjoints.tangent import renamed
@@ -30,21 +31,13 @@ _ALLOCATION = re.compile(r" {4}\w+ = (np\.(empty|zeros)\(|\w+\.copy\(\))")
 STACKS = {"f": "float64", "i": "int64", "c": "complex128"}
 
 
-def grown(stack: Any, size: int) -> Any:
-    """Return a stack with the same elements and place for `size`, at least twice as many."""
-    made = np.empty(max(2 * stack.size, size), stack.dtype)
-    for k in range(stack.size):  # Numba takes seconds to compile the slice
-        made[k] = stack[k]
-    return made
-
-
 def stack_of(ty: Any) -> str:
     """Return the letter of the stack where values of a type are recorded."""
     ty = syntax.element(ty)
     return "c" if isinstance(ty, types.Complex) else "f" if isinstance(ty, types.Float) else "i"
 
 
-class Adjoint:
+class Adjoint(Snapshots):
     """The source of the adjoint of a function, with respect to some of its parameters."""
 
     def __init__(self, function: Function, wrt: Sequence[str], given: Sequence[str] | None = None) -> None:
@@ -66,9 +59,16 @@ class Adjoint:
         self.zeros = Zeros(self.plan, function.body, scalars)
         self.lent = {n for n in self.given if n not in self.wrt and self.is_lent(n)}
 
-    def source(self, name: str, *, counts: bool = False) -> str:
-        """Return the text of the function; with `counts`, of one that returns what it records, and bytes."""
+    def source(self, name: str, *, counts: bool = False, handed: bool = False) -> str:
+        """Return the text of the function.
+
+        Args:
+            name: its name.
+            counts: whether it returns what it records, and bytes, instead.
+            handed: whether it is given the arrays for cotangents, and only the stacks that it uses.
+        """
         self.counting = counts
+        self.handed = [n for n in self.wrt if handed and syntax.is_array(self.kinds[n])]
         out = emission.Text()
         params = [p.name for p in self.function.params]
         given = [self.reversal.fresh(f"given_{k}") for k in range(len(self.given))]
@@ -79,7 +79,7 @@ class Adjoint:
         emission.initial(self.function, out)
         for slot in sorted(self.plan.slots.values()):
             base = next(s for s, n in self.plan.slots.items() if n == slot)
-            out.add(f"{slot} = {emission.zero(self.kinds[base.name])}")  # type: ignore[union-attr]
+            out.add(f"{slot} = {emission.zero(self.kinds[base.name])}")
         out.add("pf = pi = pc = 0")
         if counts:
             out.add(f"{' = '.join(self.most)} = 0")
@@ -91,17 +91,24 @@ class Adjoint:
         if counts:
             made = [line.split(" = ")[0].strip() for line in out.lines if _ALLOCATION.match(line)]
             results = [*self.most, " + ".join(["0", *[f"{n}.nbytes" for n in made]])]
-        else:
-            results += ["sf", "si", "sc"]
+        own = [r for n, r in zip(self.wrt, results, strict=True) if n in self.handed] if handed else []
+        self.stacks = "".join(k for k in STACKS if not handed or _uses(out.lines, k))
+        stacks = [f"s{k}" for k in self.stacks]
+        results = [r for r in results if r not in own] + ([] if counts else stacks)
         out.add(f"return {emission.tuple_text(results)}")
-        return f"def {name}({', '.join([*params, *given, 'sf', 'si', 'sc'])}):\n" + str(out)
+        return f"def {name}({', '.join([*params, *given, *own, *stacks])}):\n" + str(out)
 
-    def compiled_source(self, name: str) -> str:
-        """Return the text of the function as it is compiled."""
+    def compiled_source(self, name: str, uniform: Collection[str] = ()) -> str:
+        """Return the text of the function as it is compiled.
+
+        Args:
+            name: its name.
+            uniform: outputs among those that are `lent` whose cotangents are one number for all elements.
+        """
         arrays = {n for n, ty in self.kinds.items() if syntax.is_array(ty)}
-        return unsigned(
-            self.source(name), self.bounds, arrays | {self.cts[n] for n in arrays & self.cts.keys()}
-        )
+        arrays |= {self.cts[n] for n in arrays & self.cts.keys()}
+        numbers = {self.cts[n] for n in uniform}
+        return unsigned(self.source(name, handed=True), self.bounds, arrays, numbers)
 
     @property
     def most(self) -> list[str]:
@@ -175,72 +182,6 @@ class Adjoint:
             out.add(f"    if {' or '.join(s.until)}:")
             out.add("        break")
         self.recording = outer
-
-    # ---- snapshots of a loop ------------------------------------------------------------------------
-
-    def segments(self, s: For, out: emission.Text) -> None:
-        """Write a loop that records nothing: it keeps snapshots, from which segments of it run again."""
-        start, stop, step = (f"({syntax.text(n)})" for n in (s.start, s.stop, s.step))
-        count, size, k = (self.named(s, n) for n in ("segments", "size", "segment"))
-        turns = f"len(range({start}, {stop}, {step}))"
-        given = self.function.snapshots
-        least = f"int(math.ceil(math.sqrt({turns})))" if given is True else f"-(-{turns} // {given})"
-        out.add(f"{size} = max(1, {least})", s.line)
-        out.add(f"{count} = -(-{turns} // {size})")
-        for n in self.plan.segments[s]:
-            ty = self.kinds[n]
-            shape = f"({count},) + {n}.shape" if syntax.is_array(ty) else count
-            out.add(f"{self.snapshot(s, n)} = np.empty({shape}, {emission.dtype_text(ty)})")
-        out.add(f"for {k} in range({count}):")
-        out.depth += 1
-        for n in self.plan.segments[s]:
-            out.add(f"{self.snapshot(s, n)}[{k}] = {n}")
-        self.segment_ends(s, out)
-        self.recording = False
-        self.loop(self.segment(s), out)
-        self.recording = True
-        out.depth -= 1
-
-    def segment_ends(self, s: For, out: emission.Text) -> None:
-        """Write where a segment begins and ends."""
-        start, stop, step = (syntax.text(n) for n in (s.start, s.stop, s.step))
-        count, size, k = (self.named(s, n) for n in ("segments", "size", "segment"))
-        low, high = (self.named(s, n) for n in ("low", "high"))
-        times = "" if step == "1" else f" * {step}"
-        out.add(f"{low} = {start} + {k} * {size}{times}")
-        out.add(f"{high} = {low} + {size}{times} if {k} < {count} - 1 else {stop}")
-
-    def segment(self, s: For) -> For:
-        """Return the loop over one segment."""
-        low, high = (syntax.name(self.named(s, n), types.intp) for n in ("low", "high"))
-        return For(s.var, low, high, s.step, s.body, s.line)
-
-    def segments_back(self, s: For, out: emission.Text) -> None:
-        """Write the reverse of such a loop, segment by segment."""
-        count, k = (self.named(s, n) for n in ("segments", "segment"))
-        found = self.sums_of(s)
-        for line in found.before() if found else ():
-            out.add(line, s.line)
-        out.add(f"for {k} in range({count} - 1, -1, -1):", s.line)
-        out.depth += 1
-        for n in self.plan.segments[s]:
-            whole = "[:]" if syntax.is_array(self.kinds[n]) else ""
-            out.add(f"{n}{whole} = {self.popped(f'{self.snapshot(s, n)}[{k}]', self.kinds[n])}")
-        self.segment_ends(s, out)
-        part = self.segment(s)
-        self.loop(part, out)
-        self.count(out)
-        self.head_back(part, out)
-        outer, self.sums = self.sums, found
-        out.lines += self.block_back(s.body, out)
-        self.sums = outer
-        out.depth -= 1
-        for line in found.behind() if found else ():
-            out.add(line)
-
-    def snapshot(self, s: For, name: str) -> str:
-        """Return the name of the snapshots of a variable."""
-        return self.named(s, f"{name}_kept")
 
     def named(self, s: Any, base: str) -> str:
         """Return a name that belongs to a statement."""
@@ -319,8 +260,17 @@ class Adjoint:
         k = stack_of(self.kinds[s.name])
         out.add(f"if p{k} + {s.name}.size > s{k}.size:")
         out.add(f"    s{k} = grown(s{k}, p{k} + {s.name}.size)")
-        out.add(f"s{k}[p{k} : p{k} + {s.name}.size] = {s.name}.ravel()")
+        if self.lies_as_recorded(s):
+            out.add(f"copy_part(s{k}, p{k}, {s.name}, 0, {s.name}.size)")
+        else:
+            out.add(f"for k_ in range({s.name}.size):")
+            out.add(f"    s{k}[p{k} + k_] = {s.name}.flat[k_]")
         out.add(f"p{k} += {s.name}.size")
+
+    def lies_as_recorded(self, s: Alloc) -> bool:
+        """Return whether the elements of an array are those of its stack, byte by byte."""
+        ty = syntax.element(self.kinds[s.name])
+        return ty in (types.float64, types.int64, types.complex128)
 
     # ---- place on the stacks ------------------------------------------------------------------------
 
@@ -371,7 +321,10 @@ class Adjoint:
                 scalars.append(n)
                 continue
             if n in params:
-                if n in written and n not in returned and n in names:
+                is_given = n in written and n not in returned and n in names
+                if n in self.handed:
+                    out.add(f"copy_into({self.cts[n]}, {names[n]})" if is_given else f"clear({self.cts[n]})")
+                elif is_given:
                     out.add(f"{self.cts[n]} = {names[n]}{'' if n in self.lent else '.copy()'}")
                 else:
                     out.add(f"{self.cts[n]} = {emission.zeros_for(n, self.kinds[n])}")
@@ -406,8 +359,8 @@ class Adjoint:
         ty = self.kinds[name]
         if not syntax.is_array(ty):
             return emission.zero(ty)
-        made = self.reversal.fresh(f"{name}_ct")
-        out.add(f"{made} = {emission.zeros_for(name, ty)}")
+        made = self.named(self, f"{name}_ct")
+        out.add(f"clear({made})" if name in self.handed else f"{made} = {emission.zeros_for(name, ty)}")
         return made
 
     def backward(self, body: list[Stmt], out: emission.Text, *, top: bool = False) -> None:
@@ -428,9 +381,12 @@ class Adjoint:
                 if s in contents:
                     k = stack_of(self.kinds[s.name])
                     out.add(f"p{k} -= {s.name}.size")
-                    out.add(f"for k_ in range({s.name}.size):")
-                    value = self.popped(f"s{k}[p{k} + k_]", self.kinds[s.name])
-                    out.add(f"    {s.name}.ravel()[k_] = {value}")
+                    if self.lies_as_recorded(s):
+                        out.add(f"copy_part({s.name}, 0, s{k}, p{k}, {s.name}.size)")
+                    else:
+                        out.add(f"for k_ in range({s.name}.size):")
+                        value = self.popped(f"s{k}[p{k} + k_]", self.kinds[s.name])
+                        out.add(f"    {s.name}.flat[k_] = {value}")
                 if s.name in self.cts:
                     out.add(emission.allocation(self.cts[s.name], s.dims, self.kinds[s.name], zeros=True))
             elif isinstance(s, View):
@@ -567,6 +523,11 @@ def _turns(s: Stmt) -> int | None:
     ends = [s.start, s.stop, s.step] if isinstance(s, For) and not s.until else []
     values = [e.value for e in ends if isinstance(e, ast.Constant) and isinstance(e.value, int)]
     return len(range(*values)) if len(values) == 3 and values[2] else None
+
+
+def _uses(lines: Sequence[str], stack: str) -> bool:
+    """Return whether lines name a stack."""
+    return any(re.search(rf"\bs{stack}\b", line) for line in lines)
 
 
 def _less(text: str) -> str:

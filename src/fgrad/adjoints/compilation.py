@@ -10,11 +10,11 @@ from typing import Any
 import numba
 import numpy as np
 
-from fgrad.adjoints import slopes, stored
-from fgrad.adjoints.adjoint import grown
+from fgrad.adjoints import memory, slopes, stored
+from fgrad.adjoints.indices import UINT64
 from fgrad.adjoints.syntax import Function
-from fgrad.compat.numba import grown as quickly_grown
 from fgrad.compat.numba import is_dispatcher, keep, zeros
+from fgrad.compat.numba_pipeline import short
 
 _ZEROS = re.compile(r"= np\.zeros\((?!.*, np\.)")  # in double precision
 
@@ -22,10 +22,17 @@ _ZEROS = re.compile(r"= np\.zeros\((?!.*, np\.)")  # in double precision
 def compiled(source: str, name: str, function: Function) -> Callable[..., Any]:
     """Return the function of a text, compiled when it is first called, or found on disk."""
     source = _ZEROS.sub("= np__zeros(", source)
-    own = {"np": np, "math": math, "np__zeros": zeros(), "grown": quickly_grown(grown), **slopes.HELPERS}
+    own = {
+        "np": np,
+        "math": math,
+        UINT64: np.uint64,
+        "np__zeros": zeros(),
+        **memory.quick(),
+        **slopes.HELPERS,
+    }
     calls = any(map(is_dispatcher, function.constants.values()))  # whose symbols may have others' names
     options = {**function.options, "error_model": "numpy"}  # what raises has raised in the kernel
     key = "" if calls else stored.key(source, function.constants, options=options)
     made = stored.executed(source, name, {**own, **function.constants}, f"<{function.name}: {name}>", key)
-    found: Callable[..., Any] = keep(numba.njit(nogil=True, **options)(made), stored.Kept(key))
+    found: Callable[..., Any] = keep(numba.njit(nogil=True, **options, **short())(made), stored.Kept(key))
     return found

@@ -23,7 +23,7 @@ from fgrad.kernels import checks, native, vm
 from fgrad.kernels.compilation import Code
 
 DTYPES = "?bhilqBHILQfdFD"
-STACKS = ("sf = np.empty(1024)", "si = np.empty(1024, np.int64)", "sc = np.empty(16, np.complex128)")
+STACKS = {"f": "np.empty(1024)", "i": "np.empty(1024, np.int64)", "c": "np.empty(16, np.complex128)"}
 _making = locks.lock()
 
 
@@ -179,16 +179,17 @@ class _Text:
         """Return the compiled function that an entry calls; of a user's, what it was when it was new."""
         program, task = self.program, self.task
         if task.wrt is not None:
-            return program.adjoint(task.wrt, task.given), None
+            self.reverse = program.adjoint(task.wrt, task.given)
+            return self.reverse.code, None
         if isinstance(program, Users):
             return program.kernel, program.form.stamp
         return program.primal, None
 
     def __str__(self) -> str:
-        stacks = self.task.wrt is not None
+        stacks = self.reverse.stacks if self.task.wrt is not None else ""
         levels = len(self.task.masks)
         lines = ["def entry(slots, args, lo, hi):", "    here, failed = place(args), 0"]
-        lines += [f"    {line}" for line in STACKS if stacks]
+        lines += [f"    s{k} = {STACKS[k]}" for k in stacks]
         lines += ["    for turn in range(np.int64(lo), np.int64(hi)):", "        left = turn"]
         for k in range(levels - 1, -1, -1):
             lines += [f"        e{k} = left % args[{1 + k}]", f"        left = left // args[{1 + k}]"]
@@ -240,9 +241,14 @@ class _Text:
         program, task = self.program, self.task
         values = self.values()
         if task.wrt is not None:
-            found = [f"g{k}" for k in range(len(task.wrt))]
-            args = [*values, *[c.name for c in self.cts], "sf", "si", "sc"]
-            return [f"{', '.join([*found, 'sf', 'si', 'sc'])} = called({', '.join(args)})"]
+            arrays, stacks = self.reverse.arrays, [f"s{k}" for k in self.reverse.stacks]
+            lines = [f"g{k} = np.empty({r.name}.shape, {emission.dtype_text(r.type)})"
+                     for k, r in enumerate(self.results) if k in arrays and not all(r.mask)]  # fmt: skip
+            handed = [r.name if all(r.mask) else f"g{k}" for k, r in enumerate(self.results) if k in arrays]
+            args = [*values, *[c.name for c in self.cts], *handed, *stacks]
+            found = [f"g{k}" for k in range(len(task.wrt)) if k not in arrays]
+            to = f"{', '.join([*found, *stacks])}, = " if found or stacks else ""
+            return [*lines, f"{to}called({', '.join(args)})"]
         lines = []
         names = [p.name for p in program.function.params]
         for r, n in self.written():
@@ -272,7 +278,8 @@ class _Text:
             for k, r in enumerate(self.results):
                 place = f"{r.name}[...]" if syntax.is_array(r.type) else f"{r.name}[0]"
                 if all(r.mask):
-                    lines.append(f"{place} = g{k}")
+                    if k not in self.reverse.arrays:
+                        lines.append(f"{place} = g{k}")
                     continue
                 turns = " and ".join(f"e{j} == 0" for j, m in enumerate(r.mask) if not m)
                 lines += [f"if {turns}:", f"    {place} = g{k}", "else:"]

@@ -5,30 +5,37 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
+from fgrad.adjoints.compact import compact
 from fgrad.adjoints.overwriting import Bounds, linear
 
+UINT64 = "uint64"
 STACKS = {"sf": "pf", "si": "pi", "sc": "pc"}
 
 
-def unsigned(source: str, bounds: Bounds, arrays: Collection[str]) -> str:
-    """Return the source of a derivative with `np.uint64` around such indices.
+def unsigned(source: str, bounds: Bounds, arrays: Collection[str], numbers: Collection[str] = ()) -> str:
+    """Return the source of a derivative with casts to unsigned integers around such indices.
 
     Args:
         source: the text.
         bounds: of the kernel's indices.
         arrays: the names of arrays in it, and of their cotangents.
+        numbers: those that are one number, which is every element.
     """
-    tree = _Unsigned(bounds, arrays).visit(ast.parse(source))
+    tree = _Unsigned(bounds, arrays, numbers).visit(ast.parse(source))
+    function = compact(tree.body[0], arrays)
+    _Once(function).visit(function)
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
 class _Unsigned(ast.NodeTransformer):
-    def __init__(self, bounds: Bounds, arrays: Collection[str]) -> None:
-        self.bounds, self.arrays = bounds, arrays
+    def __init__(self, bounds: Bounds, arrays: Collection[str], numbers: Collection[str]) -> None:
+        self.bounds, self.arrays, self.numbers = bounds, arrays, numbers
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
         name = node.value.id if isinstance(node.value, ast.Name) else ""
+        if name in self.numbers:
+            return node.value
         if name in STACKS:
             is_top = isinstance(node.slice, ast.Name) and node.slice.id == STACKS[name]
             node.slice = _cast(node.slice) if is_top else node.slice
@@ -45,4 +52,44 @@ class _Unsigned(ast.NodeTransformer):
 
 
 def _cast(node: ast.expr) -> ast.expr:
-    return ast.Call(ast.Attribute(ast.Name("np", ast.Load()), "uint64", ast.Load()), [node], [])
+    return ast.Call(ast.Name(UINT64, ast.Load()), [node], [])
+
+
+class _Once(ast.NodeTransformer):
+    """The variable of a loop is made unsigned once in every turn: Numba types and lowers each cast anew."""
+
+    def __init__(self, function: ast.FunctionDef) -> None:
+        self.used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
+        self.used |= {a.arg for a in function.args.args}
+        self.names: dict[str, str] = {}
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        var = node.target.id if isinstance(node.target, ast.Name) else ""
+        assigned = {n.id for s in node.body for n in ast.walk(s)
+                    if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}  # fmt: skip
+        outer = self.names.pop(var, None)
+        before = set(self.used)
+        if var not in assigned:
+            name = f"{var}_u"
+            while name in self.used:
+                name += "u"
+            self.names[var] = name
+        hidden = {n: self.names.pop(n) for n in assigned & self.names.keys()}
+        node.body = [self.visit(s) for s in node.body]
+        self.names |= hidden
+        mine = self.names.pop(var, None)
+        if mine is not None and mine in self.used - before:
+            cast = ast.Assign([ast.Name(mine, ast.Store())], _cast(ast.Name(var, ast.Load())))
+            node.body.insert(0, cast)
+        if outer is not None:
+            self.names[var] = outer
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == UINT64 and isinstance(node.args[0], ast.Name):
+            name = self.names.get(node.args[0].id)
+            if name is not None:
+                self.used.add(name)
+                return ast.Name(name, ast.Load())
+        return node

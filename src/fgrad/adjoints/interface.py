@@ -21,6 +21,7 @@ from fgrad.adjoints.records import Records, Struct, taken_apart
 from fgrad.adjoints.stored import keeping, stamped
 from fgrad.adjoints.syntax import UnsupportedKernelError
 from fgrad.compat.numba import core_of, is_dispatcher, is_dufunc, is_gufunc
+from fgrad.compat.numba_pipeline import short
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer
 from fgrad.core.views import check_writable
@@ -288,10 +289,15 @@ def _kind(x: Any) -> Any:
             return numba.types.Array(base, ndim, "C") if ndim else base
         x = value if value.ndim else np.asarray(value)[()]
     if isinstance(x, np.ndarray):
-        base = numba.from_dtype(x.dtype)
-        order: Any = "F" if x.flags.f_contiguous and not x.flags.c_contiguous else "C"
-        return numba.types.Array(base, x.ndim, order) if x.ndim else base
+        flags = x.flags
+        return _kind_of_array(x.dtype, x.ndim, "F" if flags.f_contiguous and not flags.c_contiguous else "C")
     return numba.typeof(x)
+
+
+@functools.lru_cache(256)
+def _kind_of_array(dtype: np.dtype[Any], ndim: int, order: Any) -> Any:
+    base = numba.from_dtype(dtype)
+    return numba.types.Array(base, ndim, order) if ndim else base
 
 
 def _root(x: Any) -> Any:
@@ -325,8 +331,9 @@ class Elementwise(Differentiable):
             f"def loop(out, {', '.join(names)}):\n"
             f"    for k in range(len(out)):\n        out[k] = element({index})\n"
         )
-        super().__init__(numba.njit(_written("loop", function, text)))
-        self.ufunc = ufunc
+        loop = _written("loop", function, text)
+        super().__init__(numba.njit(**short())(loop))
+        self.ufunc, self._element = ufunc, loop.__globals__["element"]
         self._dtypes: dict[Any, np.dtype[Any]] = {}
         self.__name__, self.__doc__, self.__wrapped__ = function.__name__, function.__doc__, function
 
@@ -344,7 +351,7 @@ class Elementwise(Differentiable):
         leaves: list[Any] = []
         key = tuple(kinds)
         if key not in self._dtypes:
-            self._dtypes[key] = result_dtype(self.__wrapped__, kinds)
+            self._dtypes[key] = result_dtype(self._element, kinds)
         out = np.empty(math.prod(shape), self._dtypes[key])
         out.flags.writeable = False  # only its type counts: nobody need copy it
         program, operands = self._prepared(leaves, _flattened((out, *flat), leaves))
@@ -419,11 +426,10 @@ def _written(name: str, function: Callable[..., Any], text: str) -> Any:
     return namespace[name]
 
 
-def result_dtype(function: Callable[..., Any], kinds: Sequence[Any]) -> np.dtype[Any]:
-    """Return the dtype of what a function of numbers gives."""
-    compiled = numba.njit(function)
-    compiled.compile(tuple(kinds))
-    (signature,) = compiled.nopython_signatures
+def result_dtype(element: Any, kinds: Sequence[Any]) -> np.dtype[Any]:
+    """Return the dtype of what a compiled function of numbers gives."""
+    element.compile(tuple(kinds))
+    (signature,) = [s for s in element.nopython_signatures if s.args == tuple(kinds)]
     found: np.dtype[Any] = numba.np.numpy_support.as_dtype(signature.return_type)
     return found
 

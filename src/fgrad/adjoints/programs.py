@@ -12,12 +12,13 @@ import numpy as np
 
 from fgrad import locks
 from fgrad.adjoints import emission, shapes, syntax
-from fgrad.adjoints.adjoint import Adjoint
+from fgrad.adjoints.adjoint import STACKS, Adjoint
 from fgrad.adjoints.compilation import compiled
 from fgrad.adjoints.lowering import lowered
 from fgrad.adjoints.syntax import Function
 from fgrad.adjoints.tangent import tangent
 from fgrad.backend.devices import on_host
+from fgrad.compat.numba_pipeline import compiled_at_once
 from fgrad.core.aval import Aval
 from fgrad.locks import lazy
 
@@ -25,12 +26,48 @@ _own = threading.local()
 _making = locks.lock()
 
 
-def stacks() -> tuple[Any, Any, Any]:
-    """Return the stacks of this thread: of floats, integers and complex numbers."""
-    found: tuple[Any, Any, Any] | None = getattr(_own, "stacks", None)
+class Reverse:
+    """A compiled adjoint.
+
+    Attributes:
+        code: the function.
+        signature: the types of its arguments.
+        arrays: the cotangents that it writes to arrays which it is given; the others it returns.
+        stacks: the letters of the stacks that it is given, and returns.
+        uniform: the cotangents of arrays that it is given as one number, which is that of every element.
+    """
+
+    def __init__(self, program: Program, written: Adjoint, uniform: tuple[int, ...]) -> None:
+        function = program.function
+        params = {p.name: f for p, f in zip(function.params, program.forms, strict=True)}
+        source = written.compiled_source("adjoint", {written.given[k] for k in uniform})
+        self.code = compiled(source, "adjoint", function)
+        self.arrays = tuple([k for k, n in enumerate(written.wrt) if params[n].order])
+        self.stacks, self.uniform = written.stacks, uniform
+        outs = dict(zip(function.outputs, program.output_forms, strict=True))
+        given = [outs[n]._replace(ndim=0) if k in uniform else outs[n] for k, n in enumerate(written.given)]
+        handed = [params[written.wrt[k]]._replace(order="C") for k in self.arrays]
+        stacks = [_Form(np.dtype(STACKS[k]), 1, "C") for k in self.stacks]
+        self.signature = tuple([f.type for f in (*params.values(), *given, *handed, *stacks)])
+
+    @lazy
+    def entry(self) -> Callable[..., Any]:
+        """The machine code for Python: it takes arguments for what `signature` says, and does not look."""
+        return compiled_at_once(self.code, self.signature)
+
+
+def taken_stacks(letters: str) -> list[Any]:
+    """Return stacks of this thread, by letter: floats, integers, complex numbers."""
+    found: dict[str, Any] | None = getattr(_own, "stacks", None)
     if found is None:
-        found = _own.stacks = (np.empty(1024), np.empty(1024, np.int64), np.empty(16, np.complex128))
-    return found
+        found = _own.stacks = {k: np.empty(1024, dtype) for k, dtype in STACKS.items()}
+    return [found[k] for k in letters]
+
+
+def keep_stacks(letters: str, grown: Sequence[Any]) -> None:
+    """Let this thread's stacks be others, which may have grown."""
+    if letters:
+        _own.stacks.update(zip(letters, grown, strict=True))
 
 
 def tangent_places(function: Function) -> list[int]:
@@ -151,10 +188,22 @@ class Program:
     def arguments(self, values: Sequence[Any], *, own: bool) -> list[Any]:
         """Return values as compiled code takes them; with `own`, arrays that are written to are copies."""
         found = []
-        for p, v in zip(self.function.params, self.filled(values), strict=True):
-            made = np.empty_like(v, order="C") if own and p.fresh and v.__class__ is np.ndarray else None
-            found.append(_argument(v, p.type, copies=own and p.written) if made is None else made)
+        for p, form, v in zip(self.function.params, self.forms, self.filled(values), strict=True):
+            if own and p.fresh and v.__class__ is np.ndarray:
+                found.append(np.empty_like(v, order="C"))
+            else:
+                found.append(form.taken(v, copies=own and p.written))
         return found
+
+    @lazy
+    def forms(self) -> list[_Form]:
+        """How compiled code takes the values of parameters."""
+        return [_Form.of(p.type) for p in self.function.params]
+
+    @lazy
+    def output_forms(self) -> list[_Form]:
+        """How compiled code takes cotangents of outputs."""
+        return [_Form.of(_contiguous(self.function.types[n])) for n in self.function.outputs]
 
     def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Return the outputs."""
@@ -172,21 +221,49 @@ class Program:
         names = [self.operands[i].name for i in wrt]
         return Adjoint(self.function, names, [self.function.outputs[i] for i in given])
 
-    def adjoint(self, wrt: tuple[int, ...], given: tuple[int, ...]) -> Callable[..., Any]:
-        """Return the compiled adjoint with respect to some operands, for cotangents of some outputs."""
-        key = tuple([self.operands[i].name for i in wrt]), given
-        return self.code(key, "adjoint", lambda: self.written_adjoint(wrt, given).compiled_source("adjoint"))
+    def adjoint(
+        self, wrt: tuple[int, ...], given: tuple[int, ...], cts: Sequence[Any] | None = None
+    ) -> Reverse:
+        """Return the compiled adjoint with respect to some operands, for cotangents of some outputs.
+
+        Args:
+            wrt: the operands.
+            given: the outputs.
+            cts: their cotangents, of which some may be one number for all elements; None: none is.
+        """
+        key: Any = ("adjoint", tuple([self.operands[i].name for i in wrt]), given)
+        written = None
+        lent = self.family.get(key)
+        if lent is None:
+            with _making:
+                written = self.written_adjoint(wrt, given)
+                lent = self.family[key] = [k for k, n in enumerate(written.given) if n in written.lent]
+        uniform = tuple([k for k in lent if cts is not None and _is_uniform(cts[k])])
+        found: Reverse | None = self.family.get((key, uniform))
+        if found is None:
+            with _making:
+                written = written or self.written_adjoint(wrt, given)
+                found = self.family[key, uniform] = Reverse(self, written, uniform)
+        return found
 
     def pullback(
         self, values: Sequence[Any], cts: Sequence[Any], wrt: tuple[int, ...], given: tuple[int, ...]
     ) -> tuple[Any, ...]:
         """Return the cotangents of operands from those of outputs."""
-        args = self.arguments(values, own=False)
-        kinds = [self.function.types[self.function.outputs[i]] for i in given]
-        held = [_argument(ct, _contiguous(ty)) for ct, ty in zip(cts, kinds, strict=True)]
-        *found, f, i, c = self.adjoint(wrt, given)(*args, *held, *stacks())
-        _own.stacks = f, i, c
-        return tuple([_typed(x, self.operands[k].type) for x, k in zip(found, wrt, strict=True)])
+        args = [f.passed(v) for f, v in zip(self.forms, self.filled(values), strict=True)]
+        reverse = self.adjoint(wrt, given, cts)
+        for k, (ct, i) in enumerate(zip(cts, given, strict=True)):
+            args.append(ct[(0,) * ct.ndim] if k in reverse.uniform else self.output_forms[i].passed(ct))
+        forms = [self.forms[self.places[i]] for i in wrt]
+        found: list[Any] = [None] * len(wrt)
+        for k in reverse.arrays:
+            found[k] = np.empty(args[self.places[wrt[k]]].shape, forms[k].dtype)
+        args += [found[k] for k in reverse.arrays]
+        made = reverse.entry(*args, *taken_stacks(reverse.stacks))
+        keep_stacks(reverse.stacks, made[len(wrt) - len(reverse.arrays) :])
+        numbers = iter(made)
+        return tuple([f.dtype.type(next(numbers)) if x is None else x
+                      for x, f in zip(found, forms, strict=True)])  # fmt: skip
 
     def cost(self, values: Sequence[Any]) -> Cost:
         """Return what the adjoint takes at some values of all floating operands: it runs."""
@@ -195,10 +272,10 @@ class Program:
         made = self.code("cost", "cost", lambda: self.written_adjoint(wrt, given).source("cost", counts=True))
         args = self.arguments(values, own=False)
         outs = self.run(values)
-        kinds = [self.function.types[self.function.outputs[i]] for i in given]
-        held = [_argument(np.asarray(outs[i]), _contiguous(ty)) for i, ty in zip(given, kinds, strict=True)]
-        *recorded, arrays = made(*args, *held, *stacks())
-        sizes = [n * s.itemsize for n, s in zip(recorded, stacks(), strict=True)]
+        held = [self.output_forms[i].taken(np.asarray(outs[i])) for i in given]
+        own = taken_stacks("fic")
+        *recorded, arrays = made(*args, *held, *own)
+        sizes = [n * s.itemsize for n, s in zip(recorded, own, strict=True)]
         return Cost(sum(sizes), arrays)
 
     # ---- shapes -------------------------------------------------------------------------------------
@@ -345,20 +422,46 @@ def _contiguous(ty: Any) -> Any:
     return ty.copy(layout="C") if syntax.is_array(ty) else ty
 
 
-def _argument(v: Any, ty: Any, *, copies: bool = False) -> Any:
-    """Return a value as compiled code for a type takes it."""
-    if v.__class__ is not np.ndarray:
-        v = on_host(v)
-    dtype = numba.np.numpy_support.as_dtype(syntax.element(ty))
-    if not syntax.is_array(ty):
-        return dtype.type(v if not isinstance(v, np.ndarray) else v[()])
-    order: Any = "F" if ty.layout == "F" else "C"
-    if copies:
-        return np.array(v, dtype, order=order)
-    made = np.asarray(v, dtype, order=order)
-    if not made.flags.aligned:
-        return made.copy(order=order)
-    return made if made.flags.writeable else np.asarray(_Window(made))
+class _Form(NamedTuple):
+    """How compiled code takes a value."""
+
+    dtype: np.dtype[Any]
+    ndim: int
+    order: Any  # of arrays; "" for numbers
+
+    @classmethod
+    def of(cls, ty: Any) -> _Form:
+        """Return the form of a type."""
+        if not syntax.is_array(ty):
+            return cls(dtype_of(ty), 0, "")
+        return cls(dtype_of(ty), ty.ndim, "F" if ty.layout == "F" else "C")
+
+    @property
+    def type(self) -> Any:
+        """Numba's type."""
+        base = numba.from_dtype(self.dtype)
+        return numba.types.Array(base, self.ndim, self.order) if self.ndim else base
+
+    def taken(self, v: Any, *, copies: bool = False) -> Any:
+        """Return a value as Numba's functions take it."""
+        if copies and self.order:
+            return np.array(on_host(v), self.dtype, order=self.order)
+        made = self.passed(v)
+        return made if not self.order or made.flags.writeable else np.asarray(_Window(made))
+
+    def passed(self, v: Any) -> Any:
+        """Return a value as machine code takes it."""
+        if v.__class__ is not np.ndarray:
+            v = on_host(v)
+        if not self.order:
+            return self.dtype.type(v if not isinstance(v, np.ndarray) else v[()])
+        made = np.asarray(v, self.dtype, order=self.order)
+        return made if made.flags.aligned else made.copy(order=self.order)
+
+
+def _is_uniform(ct: Any) -> bool:
+    """Return whether all elements of an array are one in memory."""
+    return ct.__class__ is np.ndarray and ct.size > 0 and not any(ct.strides)
 
 
 class _Window:
@@ -367,8 +470,3 @@ class _Window:
     def __init__(self, array: Any) -> None:
         self.array = array
         self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
-
-
-def _typed(x: Any, ty: Any) -> Any:
-    dtype = numba.np.numpy_support.as_dtype(syntax.element(ty))
-    return x if isinstance(x, np.ndarray) else dtype.type(x)

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from fgrad.adjoints import slopes, syntax
+from fgrad.adjoints import memory, slopes, syntax
 from fgrad.adjoints.activity import carriers
 from fgrad.adjoints.syntax import Assign, Function, Store
 from fgrad.adjoints.tangent import unknown
@@ -19,7 +19,7 @@ class Reversal:
     def __init__(self, function: Function, active: set[str]) -> None:
         self.function, self.active = function, active
         self.used = {*function.types, *function.constants, "np", "math", "sf", "si", "sc", "pf", "pi", "pc"}
-        self.used |= {*slopes.HELPERS, "grown"}
+        self.used |= {*slopes.HELPERS, *memory.PLAIN, "uint64"}
         self.roots = syntax.families(function)
         self.own: set[str] = set()
         self.cts: dict[str, str] = {}

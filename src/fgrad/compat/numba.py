@@ -183,6 +183,79 @@ def grown(otherwise: Callable[..., Any]) -> Any:
     return made
 
 
+@cache
+def clear(otherwise: Callable[..., Any]) -> Any:
+    """Return the function that fills a contiguous array with zeros, for compiled functions, as `zeros`."""
+    return _on_memory("clear", 1, otherwise)
+
+
+@cache
+def copy_into(otherwise: Callable[..., Any]) -> Any:
+    """Return the function that gives a contiguous array the elements of another one of its shape and dtype.
+
+    It is for compiled functions, as `zeros`.
+    """
+    return _on_memory("copy_into", 2, otherwise)
+
+
+@cache
+def copy_part(otherwise: Callable[..., Any]) -> Any:
+    """Return the function that copies elements between contiguous arrays, from one place to another.
+
+    It is for compiled functions, as `zeros`: `copy_part(to, start, source, first, count)`.
+    """
+    return _on_memory("copy_part", 5, otherwise)
+
+
+def _on_memory(name: str, count: int, otherwise: Callable[..., Any]) -> Any:
+    """Return a function of so many arguments that sets elements of the first; `otherwise` in Python."""
+    import numba  # noqa: PLC0415 -- late, as below
+
+    if not arrays_are_made():
+        return numba.njit(otherwise)
+    from numba.core import cgutils  # noqa: PLC0415 -- late, as below
+    from numba.np import arrayobj  # noqa: PLC0415
+
+    types = numba.types
+
+    def make(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pairs = list(zip(signature.args, args, strict=True))
+        to, *source = [arrayobj.make_array(kind)(context, builder, x)
+                       for kind, x in pairs if isinstance(kind, types.Array)]  # fmt: skip
+        words = [context.cast(builder, x, kind, types.intp)
+                 for kind, x in pairs if not isinstance(kind, types.Array)]  # fmt: skip
+        if not source:
+            cgutils.memset(builder, to.data, builder.mul(to.itemsize, to.nitems), 0)
+        elif not words:
+            cgutils.raw_memcpy(builder, to.data, source[0].data, to.nitems, to.itemsize)
+        else:
+            start, first, size = words
+            at = builder.gep(to.data, [start]), builder.gep(source[0].data, [first])
+            cgutils.raw_memcpy(builder, *at, size, to.itemsize)
+        return context.get_dummy_value()
+
+    def accepted(*args: Any) -> Any:
+        arrays = [a for a in args if isinstance(a, types.Array)]
+        alike = len({(a.dtype, a.ndim, a.layout) if count < 5 else a.dtype for a in arrays}) == 1
+        if alike and all(a.layout in "CF" for a in arrays):
+            return types.none(*args), make
+        return None
+
+    def one(_: Any, to: Any) -> Any:
+        return accepted(to)
+
+    def two(_: Any, to: Any, source: Any) -> Any:
+        return accepted(to, source)
+
+    def five(_: Any, to: Any, start: Any, source: Any, first: Any, size: Any) -> Any:
+        return accepted(to, start, source, first, size)
+
+    typed = {1: one, 2: two, 5: five}[count]
+    typed.__name__ = typed.__qualname__ = name
+    made: Any = numba.extending.intrinsic(typed)
+    return made
+
+
 # ---- machine code ----------------------------------------------------------------------------------------
 
 
