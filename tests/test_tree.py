@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+import subprocess
+import sys
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 
 import numpy as np
+import optree
 import pytest
 
 from fgrad import tree
@@ -62,6 +67,53 @@ def test_what_is_flattened_is_put_together_again(name):
     assert type(again) is type(x)
     assert name == "array" or again == x
     assert len(tree.paths(structure)) == len(leaves)
+
+
+class Unknown:
+    """A leaf of a class of which nothing is known."""
+
+
+ROWS = [
+    (), (1.0,), (1.0, 2.0), (np.int64(1), 2.0), (Unknown(), Unknown()), (1.0, None), (None, None),
+    (1.0, ()), (1.0, (2.0,)), (Unknown(), (2.0,)), ((1.0,),), ((1.0,), {}), ((Unknown(),), {}), ((), {}),
+    ((1.0, 2.0), {}), ((1.0, np.int64(2)), {}), (1.0, {}), ((1.0, None), {}), ((1.0, ()), {}),
+    ((1.0,), {"a": 2.0}), ((1.0,), {}, {}), ((1.0,), OrderedDict()), ([1.0], {}), ([], ()),
+    (Interval(1.0, 2.0), ()), [1.0, 2.0], {"a": 1.0, "b": 2.0}, 1.0, Unknown(), Pair(1.0, 2.0),
+    (Pair(1.0, 2.0),), (Layer(1.0, 2.0),), ({}, {}), (1.0,) * 20, (1.0,) * 19 + (Unknown(),),
+]  # fmt: skip
+
+
+def test_structures_are_equal_where_those_of_optree_are():
+    ours = [tree.structure(x) for x in ROWS]
+    theirs = [optree.tree_structure(x, namespace=tree.NAMESPACE) for x in ROWS]
+    for x, a, b in zip(ROWS, ours, theirs, strict=True):
+        assert [a == c for c in ours] == [b == c for c in theirs]
+        assert all(hash(a) == hash(c) for c in ours if a == c)
+        assert pickle.loads(pickle.dumps(a)) == a
+        assert copy.deepcopy(a) == a
+        assert tree.leaves(x) == optree.tree_leaves(x, namespace=tree.NAMESPACE)
+        assert tree.paths(a) == ["".join(f"[{key!r}]" for key in path) for path in b.paths()]
+        assert a is tree.LEAF or repr(a) == repr(b)
+        if not isinstance(x, Unknown) and "Interval" not in repr(x):  # whose equality is identity
+            put = tree.unflatten(a, tree.leaves(x))
+            assert type(put) is type(x)
+            assert put == x
+        for count in {a.num_leaves + 1, max(a.num_leaves - 1, 0)} - {a.num_leaves}:
+            with pytest.raises(ValueError):
+                tree.unflatten(a, range(count))
+
+
+def test_tuples_of_arrays_and_numbers_need_no_optree():
+    program = """
+import sys
+import numpy as np
+import fgrad as fg
+x = np.ones(3)
+fg.value_and_grad(lambda x, y: (x * y).sum(), (0, 1))(x, 2.0)
+fg.jit(fg.value_and_grad(lambda x, y: (x * y).sum(), (0, 1)))(x, 2.0)
+assert "optree" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_classes_that_are_registered_are_containers():

@@ -308,8 +308,8 @@ def _narrowest(values: Leaves) -> str:
 
 
 def _names(structure: Any, root: str) -> list[str]:
-    if structure is tree.LEAF:
-        return [root]
+    if isinstance(structure, tree.Plain):
+        return [root + path for path in tree.paths(structure)]
     return [a.codify(root) for a in structure.accessors()]
 
 

@@ -1,12 +1,12 @@
 """Pytrees: nested tuples, lists, dicts, named tuples, dataclasses and registered classes; thin over optree.
 
-optree is imported when the first container appears: a single array needs none of it.
+optree is imported when the first container appears: tuples of arrays and numbers need none of it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -39,22 +39,143 @@ class _Flattens(Protocol):
 C = TypeVar("C", bound=_Flattens)
 
 
-class _Leaf:
-    """The structure of a single leaf."""
+class Plain:
+    """A structure that takes no optree: leaves, and exact tuples and empty dicts around them."""
 
-    num_leaves = 1
+    __slots__ = ("num_leaves", "num_nodes")
+    num_leaves: int
+    num_nodes: int
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
-        """Return the leaf."""
-        (leaf,) = leaves
-        return leaf
+        """Return the tree with these leaves."""
+        found = list(leaves)
+        if len(found) != self.num_leaves:
+            raise ValueError(f"the structure {self!r} has {self.num_leaves} leaves, not {len(found)}")
+        return self.filled(iter(found))
+
+    def filled(self, leaves: Iterator[Any]) -> Any:
+        """Return the tree with the next ones of some leaves."""
+        raise NotImplementedError
+
+    def paths(self) -> list[tuple[int, ...]]:
+        """Return where the leaves are."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
+        return f"PyTreeSpec({self})"
+
+
+class _Leaf(Plain):
+    """The structure of a single leaf."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.num_leaves = self.num_nodes = 1
+
+    def filled(self, leaves: Iterator[Any]) -> Any:
+        """Return the leaf."""
+        return next(leaves)
+
+    def paths(self) -> list[tuple[int, ...]]:
+        """Return where the leaf is."""
+        return [()]
+
+    def __reduce__(self) -> str:
+        return "LEAF"
+
+    def __str__(self) -> str:
         return "*"
 
+    __repr__ = __str__
 
-LEAF = _Leaf()
+
+class _Empty(Plain):
+    """The structure of a dict without elements, as where a call has no keywords."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.num_leaves, self.num_nodes = 0, 1
+
+    def filled(self, leaves: Iterator[Any]) -> Any:
+        """Return the dict."""
+        return {}
+
+    def paths(self) -> list[tuple[int, ...]]:
+        """Return nothing: there are no leaves."""
+        return []
+
+    def __reduce__(self) -> str:
+        return "_EMPTY"
+
+    def __str__(self) -> str:
+        return "{}"
+
+
+class _Tuple(Plain):
+    """The structure of a tuple."""
+
+    __slots__ = ("children",)
+
+    def __init__(self, children: tuple[Plain, ...]) -> None:
+        self.children = children
+        self.num_leaves = sum([child.num_leaves for child in children])
+        self.num_nodes = sum([child.num_nodes for child in children]) + 1
+
+    def filled(self, leaves: Iterator[Any]) -> Any:
+        """Return the tuple."""
+        return tuple([child.filled(leaves) for child in self.children])
+
+    def paths(self) -> list[tuple[int, ...]]:
+        """Return where the leaves are."""
+        return [(i, *path) for i, child in enumerate(self.children) for path in child.paths()]
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, _Tuple) and self.children == other.children)
+
+    def __hash__(self) -> int:
+        return hash((_Tuple, self.children))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Tuple, (self.children,)
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.children))}{',' * (len(self.children) == 1)})"
+
+
+LEAF, _EMPTY = _Leaf(), _Empty()
 _LEAVES: set[type] = {int, float, complex, bool, str, bytes, np.ndarray, np.float64, np.float32}
+_ROWS = [_Tuple((LEAF,) * n) for n in range(17)]
+
+
+def _plain(x: Any, leaves: list[Any] | None) -> Plain | None:
+    """Return the structure of tuples and empty dicts around leaves; None where there is something else.
+
+    Args:
+        x: pytree.
+        leaves: to which the leaves are added, all of classes that are known; None: whatever else there is
+            is taken for a leaf.
+    """
+    if x.__class__ is tuple:
+        if leaves is not None and are_leaves(x):
+            leaves += x
+            return _ROWS[len(x)] if len(x) < len(_ROWS) else _Tuple((LEAF,) * len(x))
+        children = []
+        for child in x:
+            found = _plain(child, leaves)
+            if found is None:
+                return None
+            children.append(found)
+        return _Tuple(tuple(children))
+    if x.__class__ is dict and not x:
+        return _EMPTY
+    if leaves is None:
+        return LEAF
+    if x.__class__ in _LEAVES:
+        leaves.append(x)
+        return LEAF
+    return None
 
 
 def is_leaf_type(cls: type) -> bool:
@@ -88,6 +209,11 @@ def flatten(x: Any) -> tuple[list[Any], Any]:
     """
     if x.__class__ in _LEAVES:
         return [x], LEAF
+    if x.__class__ is tuple:
+        leaves: list[Any] = []
+        plain = _plain(x, leaves)
+        if plain is not None:
+            return leaves, plain
     survive_forks()  # another thread may fork meanwhile
     import optree  # noqa: PLC0415 -- late: it costs a third of the import time of fgrad
 
@@ -102,13 +228,18 @@ def flatten(x: Any) -> tuple[list[Any], Any]:
             break
     if structure.is_leaf():
         return leaves, LEAF
+    if x.__class__ is tuple:  # of such things, perhaps, and leaves that were not known to be some
+        plain = _plain(x, None)
+        if plain is not None and (plain.num_leaves, plain.num_nodes) == (
+            structure.num_leaves,
+            structure.num_nodes,
+        ):
+            return leaves, plain
     return leaves, structure
 
 
 def paths(structure: Any) -> list[str]:
     """Return for each leaf of a structure where it is: "['w'][0]"."""
-    if structure is LEAF:
-        return [""]
     return ["".join(f"[{key!r}]" for key in path) for path in structure.paths()]
 
 

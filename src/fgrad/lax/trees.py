@@ -108,12 +108,6 @@ def pair(out: Any, f: Callable[..., Any]) -> Any:
 
 def flatten_like(structure: Any, value: Any) -> list[Any] | None:
     """Return the leaves of a tree of `structure`; None for a tree of another one."""
-    try:
-        leaves: list[Any] = structure.flatten_up_to(value)
-    except ValueError:
-        return None
-    if tree.are_leaves(leaves):
-        return leaves
     leaves, other = tree.flatten(value)
     return leaves if other == structure else None
 
