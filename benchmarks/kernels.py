@@ -1,11 +1,14 @@
 """Value and gradient of users' kernels over the time of the kernel itself, both compiled, one thread.
 
-python benchmarks/kernels.py [NAME ...]
+python -m benchmarks.kernels [NAME ...]
+python -m benchmarks.kernels --compile [NAME ...]    # first calls, in fresh processes with nothing on disk
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -195,6 +198,35 @@ def first_call(run):
     return time.process_time() - start
 
 
+def small(case):
+    """Return a case with short arrays and few steps, whose first calls take nothing but compilation."""
+
+    def shorter(x):
+        if isinstance(x, int):
+            return min(x, 3)
+        large = isinstance(x, np.ndarray) and x.size > 10**4
+        return x[tuple([slice(20)] * x.ndim)].copy() if large else x
+
+    return case._replace(args=tuple(map(shorter, case.args)))
+
+
+def compile_times(name):
+    """Print the processor time of the first calls of a kernel, and of its value with gradient."""
+
+    @njit
+    def squares(x, n):
+        y = np.zeros(n)
+        for i in range(n):
+            y[i] = np.sqrt(x[i])
+        return y.sum()
+
+    fgrad.value_and_grad(fgrad.differentiate(squares))(np.ones(3), 3)  # Numba itself is there
+    case = small(cases()[name])
+    plain, both, _ = candidates(case)
+    own, first = first_call(plain), first_call(both)
+    print(f"{name:34} {own:9.2f} {first:14.2f} {first / own:7.2f}", flush=True)
+
+
 # ---- peers: value and gradient of the same programs, as one writes them there -----------------------------
 
 
@@ -317,6 +349,16 @@ def peer_times(case):
 
 
 def main(names):
+    if names[:1] == ["--compile"]:
+        print(f"{'processor time of first calls, s':34} {'kernel':>9} {'with gradient':>14} {'ratio':>7}")
+        chosen = [n for n in cases() if len(names) < 2 or any(m.lower() in n.lower() for m in names[1:])]
+        for name in chosen:
+            command = [sys.executable, "-m", "benchmarks.kernels", "--compile-one", name]
+            subprocess.run(command, check=True, env={**os.environ, "FGRAD_CACHE_SIZE": "0"})  # noqa: S603
+        return
+    if names[:1] == ["--compile-one"]:
+        compile_times(names[1])
+        return
     print(f"{'wall and processor time in ms':34} {'kernel':>15} {'with gradient':>15} {'ratio':>12} "
           f"{'budget':>6} {'first calls, s':>14} {'JAX':>8} {'PyTorch':>8} {'stack':>9}")  # fmt: skip
     ratios = []

@@ -135,3 +135,35 @@ def test_gradients_are_arrays_of_their_own():
     assert all(g.flags.owndata and g.flags.writeable for g in (first, second))
     np.testing.assert_array_equal(first, y)
     np.testing.assert_array_equal(second, x)
+
+
+def test_what_is_added_to_once_is_set():
+    @numba.njit
+    def scaled(x, y, out):
+        for i in range(len(x)):
+            out[i] = x[i] * y[i]
+
+    @numba.njit
+    def twice(x, y, out):
+        for i in range(len(x)):
+            out[i] = x[i] * y[i]
+        for i in range(1, len(x)):
+            out[i] += x[i]
+
+    for kernel, text, slope in ((scaled, "x_ct[i_u] = ", 0.0), (twice, "x_ct[i_u] += ", 1.0)):
+        made = fgrad.differentiate(kernel)
+        x, y = np.array([1.0, 2.0, 3.0]), np.array([3.0, 4.0, -5.0])
+
+        def loss(x, y, made=made):
+            out = fgrad.tensor(np.zeros(3))
+            made(x, y, out)
+            return out.sum()
+
+        first, second = fgrad.grad(loss, argnums=(0, 1))(x, y)
+        np.testing.assert_array_equal(first, y + np.array([0.0, slope, slope]))
+        np.testing.assert_array_equal(second, x)
+        program = made._last
+        source = program.written_adjoint((0, 1), (0,)).compiled_source("f")
+        assert text in source
+        assert ("clear(x_ct)" in source) == bool(slope)
+        assert "clear(y_ct)" in source  # which may be longer than x

@@ -17,11 +17,12 @@ from numba import types
 
 from fgrad.adjoints import emission, syntax
 from fgrad.adjoints.activity import active_names
-from fgrad.adjoints.indices import unsigned
+from fgrad.adjoints.indices import arranged
 from fgrad.adjoints.order import is_free, taken_once
 from fgrad.adjoints.recording import Recording, shapes_of
 from fgrad.adjoints.reversal import Reversal
 from fgrad.adjoints.snapshots import Snapshots
+from fgrad.adjoints.strips import ANY_ORDER
 from fgrad.adjoints.sums import Sums
 from fgrad.adjoints.syntax import Alloc, Assign, For, Function, If, Opaque, Raise, Stmt, Store, View, While
 from fgrad.adjoints.tangent import renamed
@@ -67,11 +68,12 @@ class Adjoint(Snapshots):
             counts: whether it returns what it records, and bytes, instead.
             handed: whether it is given the arrays for cotangents, and only the stacks that it uses.
         """
-        self.counting = counts
+        floats = {syntax.element(ty) for ty in self.kinds.values() if syntax.is_floating(ty)}
+        self.counting, self.arranged = counts, handed and floats == {types.float64}
         self.handed = [n for n in self.wrt if handed and syntax.is_array(self.kinds[n])]
         out = emission.Text()
         params = [p.name for p in self.function.params]
-        given = [self.reversal.fresh(f"given_{k}") for k in range(len(self.given))]
+        given = self.given_names = [self.reversal.fresh(f"given_{k}") for k in range(len(self.given))]
         stored = self.stored()
         for p in self.function.params:
             if p.name in stored:
@@ -105,10 +107,14 @@ class Adjoint(Snapshots):
             name: its name.
             uniform: outputs among those that are `lent` whose cotangents are one number for all elements.
         """
-        arrays = {n for n, ty in self.kinds.items() if syntax.is_array(ty)}
-        arrays |= {self.cts[n] for n in arrays & self.cts.keys()}
+        arrays = {n: ty for n, ty in self.kinds.items() if syntax.is_array(ty)}
+        arrays |= {self.cts[n]: ty.copy(layout="C") for n, ty in arrays.items() if n in self.cts}
         numbers = {self.cts[n] for n in uniform}
-        return unsigned(self.source(name, handed=True), self.bounds, arrays, numbers)
+        text = self.source(name, handed=True)
+        pairs = zip(self.given_names, self.given, strict=True)
+        arrays |= {g: self.kinds[n].copy(layout="C") for g, n in pairs if n in arrays}
+        vectors = {self.cts[n]: n for n in self.handed if n in self.cts and self.kinds[n].ndim == 1}
+        return arranged(text, self.bounds, arrays, numbers, vectors)
 
     @property
     def most(self) -> list[str]:
@@ -455,8 +461,12 @@ class Adjoint(Snapshots):
             if inner:
                 for line in found.before() if found else ():
                     out.add(line, s.line)
-                if s not in self.plan.turns and is_free(s, self.plan, self.reversal, self.bounds):
-                    out.add(emission.for_text(s), s.line)  # type: ignore[arg-type]
+                holds = any(isinstance(t, For | While) for t in syntax.walk(s.body))
+                is_plain = s not in self.plan.turns and not holds
+                if (is_plain or self.arranged) and is_free(s, self.plan, self.reversal, self.bounds):
+                    head = emission.for_text(s)  # type: ignore[arg-type]
+                    inside = f" in {ANY_ORDER}({head.split(' in ', 1)[1][:-1]}):"
+                    out.add(head.split(" in ", 1)[0] + inside if self.arranged else head, s.line)
                 else:
                     self.head_back(s, out)
                 out.lines += inner

@@ -8,7 +8,8 @@ that is assigned twice, so that this takes most of its time.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 Reaching = dict[str, frozenset[int]]  # by name: the definitions that may have given its value
@@ -39,6 +40,48 @@ class _Plain(ast.NodeTransformer):
             return node
         value = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
         return ast.copy_location(ast.Assign([node.target], value), node)
+
+
+def without_zeros(function: ast.FunctionDef, vectors: Mapping[str, str]) -> ast.FunctionDef:
+    """Return a function that does not clear what a loop over all elements adds to once: it sets that.
+
+    Args:
+        function: which is changed.
+        vectors: cotangents of vectors, by name, and those vectors, which are as long.
+    """
+    names = [n.id for n in ast.walk(function) if isinstance(n, ast.Name)]
+    for ct, vector in vectors.items():
+        loops = [s for s in function.body if isinstance(s, ast.For) and _runs_over(s, vector)]
+        found = [(loop, k) for loop in loops for k, s in enumerate(loop.body) if _adds(s, ct, loop)]
+        clears = [s for s in function.body if ast.unparse(s) == f"clear({ct})"]
+        if len(found) == len(clears) == 1 and names.count(ct) == 2:
+            loop, k = found[0]
+            add: Any = loop.body[k]
+            value = ast.UnaryOp(ast.USub(), add.value) if isinstance(add.op, ast.Sub) else add.value
+            loop.body[k] = ast.copy_location(ast.Assign([add.target], value), add)
+            function.body.remove(clears[0])
+    return function
+
+
+def _runs_over(s: ast.For, vector: str) -> bool:
+    """Return whether a loop goes to all places of a vector."""
+    head: Any = s.iter
+    head = head.args[0] if head.func.id != "range" else head
+    left = any(isinstance(n, ast.Break) for n in ast.walk(s))
+    return not left and ast.unparse(head) == f"range({vector}.shape[0])"
+
+
+def _adds(s: ast.stmt, ct: str, loop: ast.For) -> bool:
+    """Return whether a statement adds to the element of a turn."""
+    if not isinstance(s, ast.AugAssign) or not isinstance(s.op, ast.Add | ast.Sub):
+        return False
+    var = ast.unparse(loop.target)
+    return ast.unparse(s.target) in {f"{ct}[{var}]", f"{ct}[uint64({var})]"}
+
+
+def kind_of(name: str, kinds: Mapping[str, Any]) -> Any:
+    """Return the type of an array by the name that it has now; None if it has none."""
+    return kinds.get(name) or kinds.get(re.sub(r"_v\d+$", "", name))
 
 
 def _read(node: ast.AST) -> Iterator[ast.Name]:

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
-from fgrad.adjoints.compact import compact
+from fgrad.adjoints.blocks import in_blocks
+from fgrad.adjoints.compact import compact, without_zeros
 from fgrad.adjoints.overwriting import Bounds, linear
+from fgrad.adjoints.strips import in_strips
 
 UINT64 = "uint64"
 STACKS = {"sf": "pf", "si": "pi", "sc": "pc"}
 
 
-def unsigned(source: str, bounds: Bounds, arrays: Collection[str], numbers: Collection[str] = ()) -> str:
-    """Return the source of a derivative with casts to unsigned integers around such indices.
+def arranged(
+    source: str,
+    bounds: Bounds,
+    arrays: Mapping[str, Any],
+    numbers: Collection[str],
+    vectors: Mapping[str, str],
+) -> str:
+    """Return the source of a derivative as it is compiled.
+
+    Indices that cannot be negative are unsigned.
 
     Args:
         source: the text.
         bounds: of the kernel's indices.
-        arrays: the names of arrays in it, and of their cotangents.
+        arrays: the types of arrays in it, and of their cotangents, by name.
         numbers: those that are one number, which is every element.
+        vectors: cotangents of vectors that the derivative is given to write to, and those vectors.
     """
     tree = _Unsigned(bounds, arrays, numbers).visit(ast.parse(source))
-    function = compact(tree.body[0], arrays)
+    function = without_zeros(compact(tree.body[0], arrays), vectors)
+    function = in_strips(in_blocks(function, arrays), arrays)
     _Once(function).visit(function)
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 

@@ -329,7 +329,7 @@ class Elementwise(Differentiable):
         index = ", ".join(f"{n}[k]" for n in names)
         text = (
             f"def loop(out, {', '.join(names)}):\n"
-            f"    for k in range(len(out)):\n        out[k] = element({index})\n"
+            f"    for k in range(len({names[0] if names else 'out'})):\n        out[k] = element({index})\n"
         )
         loop = _written("loop", function, text)
         super().__init__(numba.njit(**short())(loop))

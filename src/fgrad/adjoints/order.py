@@ -19,11 +19,14 @@ Access = tuple[str, str, tuple[ast.expr, ...] | None]  # add, read or set; the c
 
 
 def is_free(loop: For | While, plan: Plan, reversal: Reversal, bounds: Bounds) -> bool:
-    """Return whether the turns of a loop that holds no others may go back in any order."""
+    """Return whether the turns of a loop may go back in any order.
+
+    Where it holds others, they may if each runs again before its reverse, or none records anything.
+    """
     inner = list(syntax.walk(loop.body))
-    if not isinstance(loop, For) or loop.until or any(isinstance(s, For | While) for s in inner):
+    if not isinstance(loop, For) or loop.until or any(isinstance(s, While) for s in inner):
         return False
-    if plan.records(loop):
+    if plan.records(loop) and loop not in plan.turns:
         return False
     cts = {ct: n for n, ct in reversal.cts.items()}
     found = [a for s in inner for r in plan.reverse.get(s, []) for a in accesses(r, cts)]

@@ -22,6 +22,7 @@ from fgrad.compat.numba_pipeline import compiled_at_once
 from fgrad.core.aval import Aval
 from fgrad.locks import lazy
 
+SMALL = 2**14  # bytes that are copied in less time than anything else takes
 _own = threading.local()
 _making = locks.lock()
 
@@ -140,7 +141,7 @@ class Program:
         """Whether the kernel raises or asserts, so that it has to run though nobody needs its results."""
         return self.function.refuses if self.base is None else self.base.refuses
 
-    @property
+    @lazy
     def floating_outputs(self) -> list[int]:
         """The outputs that have derivatives."""
         kinds = self.function.types
@@ -447,7 +448,9 @@ class _Form(NamedTuple):
         if copies and self.order:
             return np.array(on_host(v), self.dtype, order=self.order)
         made = self.passed(v)
-        return made if not self.order or made.flags.writeable else np.asarray(_Window(made))
+        if not self.order or made.flags.writeable:
+            return made
+        return made.copy(self.order) if made.nbytes <= SMALL else np.asarray(_Window(made))
 
     def passed(self, v: Any) -> Any:
         """Return a value as machine code takes it."""
