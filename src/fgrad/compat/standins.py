@@ -131,6 +131,11 @@ class Installed(Nested):
             self.stand_in.uninstall()
 
 
+def words(text: str) -> tuple[str, ...]:
+    """Return the names in a line of them: tables of names are long, and read best as text."""
+    return tuple(text.split())
+
+
 def module(name: str) -> Source:
     """Return the source of the names that a module publishes."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from fgrad import numpy as fnp
 from fgrad.compat.jax.types import canonical, default, promoted, to_inexact
 from fgrad.core.tensor import Tensor, tensor, wrap
+from fgrad.errors import NoValueError
 from fgrad.extend.engine import convert
 from fgrad.transforms.calling import is_traced
 
@@ -23,7 +24,7 @@ class Array:
     Operators return new arrays: `x += 1` makes a new `x`, and `x.at[i].set(v)` a changed copy.
     """
 
-    __slots__ = ("_tensor", "weak_type")
+    __slots__ = ("__weakref__", "_tensor", "weak_type")
     __array_priority__ = 100
 
     _tensor: Tensor
@@ -107,7 +108,15 @@ class Array:
         return value.copy() if dtype is None else value.astype(dtype)
 
     def __bool__(self) -> bool:
-        return bool(self._tensor)
+        try:
+            return bool(self._tensor)
+        except NoValueError as e:
+            from fgrad.compat.jax.errors import TracerBoolConversionError  # noqa: PLC0415 -- as above
+
+            raise TracerBoolConversionError(str(e)) from e
+
+    def __round__(self, ndigits: int = 0) -> Array:
+        return elementwise(lambda x: fnp.round(x, ndigits), self)
 
     def __float__(self) -> float:
         return float(self._value("float"))

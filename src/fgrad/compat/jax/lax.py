@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from fgrad.compat.jax.arrays import Array, as_array, elementwise, made
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.transformations import Flat
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
+from fgrad.compat.standins import absent, words
 
 __all__ = ["NAMES"]
 
@@ -148,16 +150,99 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Array:
     return as_array(operand).astype(new_dtype)
 
 
+def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+    """Return all partial results of an associative `fn` along an axis."""
+    flat = Flat(lambda x: x, elems)
+
+    def combine(a: Any, b: Any) -> Any:
+        found = flatten(fn(flat.filled(a), flat.filled(b)))[0]
+        return [as_array(x).astype(old.dtype)._tensor for x, old in zip(found, flat.arrays, strict=True)]
+
+    return flat.filled(fgrad.lax.associative_scan(combine, flat.tensors, reverse, axis))
+
+
+def _start(x: Array, starts: Any, sizes: Sequence[int]) -> list[Any]:
+    """Return for each axis the indices of a slice, which is moved inside where it reaches outside."""
+    out = []
+    for axis, (start, size, length) in enumerate(zip(starts, sizes, x.shape, strict=True)):
+        first = as_array(start)._tensor
+        first = fnp.clip(fnp.where(first < 0, first + length, first), 0, length - size)
+        out.append(fnp.reshape(first + fnp.arange(size), (size,) + (1,) * (x.ndim - 1 - axis)))
+    return out
+
+
+def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any) -> Array:
+    """Return a part of an array, of a size that is known, from a place that need not be."""
+    x = as_array(operand)
+    return made(x._tensor[tuple(_start(x, start_indices, slice_sizes))], x.weak_type)
+
+
+def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Array:
+    """Return a part of an array along one axis."""
+    x = as_array(operand)
+    sizes, starts = list(x.shape), [0] * x.ndim
+    sizes[axis], starts[axis] = slice_size, start_index
+    return dynamic_slice(x, starts, sizes)
+
+
+def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Array:
+    """Return one place along an axis."""
+    out = dynamic_slice_in_dim(operand, index, 1, axis)
+    return out if keepdims else made(fnp.squeeze(out._tensor, axis), out.weak_type)
+
+
+def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array:
+    """Return a copy of an array with another part."""
+    x, new = as_array(operand), as_array(update)
+    return x.at[tuple(_start(x, start_indices, new.shape))].set(new)
+
+
+def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Array:
+    """Return a copy of an array with another part along one axis."""
+    starts: list[Any] = [0] * as_array(operand).ndim
+    starts[axis] = start_index
+    return dynamic_update_slice(operand, update, starts)
+
+
+def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Array:
+    """Return a copy of an array with another place along an axis."""
+    x, new = as_array(operand), as_array(update)
+    if new.ndim != x.ndim:
+        new = made(fnp.expand_dims(new._tensor, axis), new.weak_type)
+    return dynamic_update_slice_in_dim(x, new, index, axis)
+
+
+class Primitive:
+    """The name of an operation of JAX, which tables of programs mention."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def bind(self, *_: Any, **__: Any) -> Any:
+        """Refuse."""
+        raise NotImplementedError(f"fgrad has no jax.lax.{self.name}_p: call jax.lax.{self.name}")
+
+
 class Precision:
     """How exactly products are computed: always in the dtype of their operands."""
 
     DEFAULT = HIGH = HIGHEST = None
 
 
+def _special_of(name: str) -> Function:
+    def function(*args: Any) -> Array:
+        import fgrad.scipy.special  # noqa: PLC0415 -- it needs SciPy
+
+        return elementwise(getattr(fgrad.scipy.special, name), *args)
+
+    return function
+
+
 def _collective(name: str) -> Function:
     found = getattr(fgrad.lax, name)
 
     def function(x: Any, axis_name: Any, **kwargs: Any) -> Any:
+        kwargs = {k: v for k, v in kwargs.items() if v is not None}
         leaves, structure = flatten(x)
         arrays = [as_array(v) for v in leaves]
         return unflatten(
@@ -169,6 +254,15 @@ def _collective(name: str) -> Function:
     return function
 
 
+PRIMITIVES = words(
+    "acosh add asinh atanh conj cosh div erf erf_inv exp expm1 integer_pow log log1p mul neg pow rsqrt sinh "
+    "sqrt square sub tanh"
+)
+SPECIAL = {
+    "digamma": "digamma", "erf": "erf", "erf_inv": "erfinv", "erfc": "erfc", "igamma": "gammainc",
+    "igammac": "gammaincc", "lgamma": "gammaln", "bessel_i0e": "i0e", "bessel_i1e": "i1e",
+    "regularized_incomplete_beta": "betainc",
+}  # fmt: skip
 _RENAMED = {
     **{name: name for name in (
         *("abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not"),
@@ -183,14 +277,32 @@ _RENAMED = {
 }  # fmt: skip
 NAMES: dict[str, Any] = {
     **{new: NUMPY[old] for new, old in _RENAMED.items()},
-    **{name: _collective(name) for name in ("psum", "pmean", "pmax", "pmin", "all_gather")},
+    **{name: _collective(name) for name in words("psum pmean pmax pmin all_gather ppermute psum_scatter")},
+    **{f"{name}_p": Primitive(name) for name in PRIMITIVES},
+    **absent(
+        "jax.lax",
+        dict.fromkeys(("all_to_all", "pswapaxes"), "all_gather has every part")
+        | dict.fromkeys(("conv_general_dilated", "conv_transpose"), "fgrad.nn.conv has it for Tensors")
+        | {"reduce_window": "fgrad.nn.max_pool and avg_pool have it for Tensors"},
+    ),
+    "ConvDimensionNumbers": tuple,
     "Precision": Precision,
+    "associative_scan": associative_scan,
     "axis_index": lambda axis_name: made(fgrad.lax.axis_index(axis_name)),
     "broadcast_shapes": lambda *shapes: tuple(fnp.broadcast_shapes(*shapes)),
     "clamp": clamp,
     "cond": cond,
     "convert_element_type": convert_element_type,
-    "erf": lambda x: elementwise(_special().erf, x),
+    "dynamic_index_in_dim": dynamic_index_in_dim,
+    "dynamic_slice": dynamic_slice,
+    "dynamic_slice_in_dim": dynamic_slice_in_dim,
+    "dynamic_update_slice": dynamic_update_slice,
+    "dynamic_update_index_in_dim": dynamic_update_index_in_dim,
+    "dynamic_update_slice_in_dim": dynamic_update_slice_in_dim,
+    "full_like": NUMPY["full_like"],
+    "integer_pow": lambda x, y: operator.pow(as_array(x), int(y)),
+    "iota": lambda dtype, size: NUMPY["arange"](size, dtype=dtype),
+    **{new: _special_of(old) for new, old in SPECIAL.items()},
     "fori_loop": fori_loop,
     "map": map_,
     "rsqrt": lambda x: elementwise(lambda t: 1 / fnp.sqrt(t), x, inexact=True),
@@ -201,9 +313,3 @@ NAMES: dict[str, Any] = {
     "top_k": top_k,
     "while_loop": while_loop,
 }
-
-
-def _special() -> Any:
-    import fgrad.scipy.special  # noqa: PLC0415 -- it needs SciPy
-
-    return fgrad.scipy.special

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -12,9 +12,9 @@ import numpy as np
 import fgrad
 import fgrad.scipy.special
 import fgrad.scipy.stats
-from fgrad.compat.jax import errors, lax, nn, numpy, random, transformations, trees, types
+from fgrad.compat.jax import checkify, devices, errors, lax, nn, numpy, random, transformations, trees, types
 from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, opened
-from fgrad.compat.standins import Source, absent, together
+from fgrad.compat.standins import Source, absent, together, words
 from fgrad.core.tensor import Tensor
 from fgrad.transforms.calling import is_traced
 
@@ -36,22 +36,6 @@ class _Traced(type):
 
 class Tracer(metaclass=_Traced):
     """What `isinstance(x, jax.core.Tracer)` asks: whether a value is traced."""
-
-
-class Device:
-    """Where arrays are."""
-
-    id, platform, device_kind, process_index = 0, "cpu", "cpu", 0
-
-    def __repr__(self) -> str:
-        return "CpuDevice(id=0)"
-
-
-_DEVICE = Device()
-
-
-def _put(x: Any, device: Any = None, **_: Any) -> Any:
-    return trees.tree_map(as_array, x)
 
 
 def _got(x: Any) -> Any:
@@ -82,24 +66,20 @@ def _printed(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None
     fgrad.debug.print(fmt, *map(opened, args), **{k: opened(v) for k, v in kwargs.items()})
 
 
-@contextmanager
-def _x64(value: bool = True) -> Any:
-    before = types.CONFIG.jax_enable_x64
-    types.CONFIG.jax_enable_x64 = value
-    try:
-        yield
-    finally:
-        types.CONFIG.jax_enable_x64 = before
+def _setting(name: str, default: bool = True) -> Callable[..., Any]:
+    """Return the context in which a setting is as it is given."""
 
+    @contextmanager
+    def context(value: bool = default, **named: bool) -> Any:
+        before = getattr(types.CONFIG, name)
+        (new,) = named.values() if named else (value,)
+        setattr(types.CONFIG, name, new)
+        try:
+            yield
+        finally:
+            setattr(types.CONFIG, name, before)
 
-@contextmanager
-def _no_jit() -> Any:
-    before = types.CONFIG.jax_disable_jit
-    types.CONFIG.jax_disable_jit = True
-    try:
-        yield
-    finally:
-        types.CONFIG.jax_disable_jit = before
+    return context
 
 
 def _elements(function: Callable[..., Any]) -> Callable[..., Array]:
@@ -114,56 +94,57 @@ def _elements(function: Callable[..., Any]) -> Callable[..., Array]:
     return of_elements
 
 
-def _no_class(name: str) -> type:
-    """Return a class of which there are no instances."""
+def _kind(name: str) -> type:
+    """Return a class of which nothing is an instance, for annotations and `isinstance`."""
 
     def refuse(cls: type, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError(f"fgrad has no jax.sharding.{name}: {_ONE}")
+        raise NotImplementedError(f"fgrad has no {name}: {_GRAPH}")
 
-    return type(name, (), {"__new__": refuse, "__doc__": "There is none: arrays are on one device."})
+    return type(name.rpartition(".")[2], (), {"__new__": refuse, "__doc__": "There is none here."})
 
 
-_ONE = "fgrad computes on one device; fgrad.distributed has several processes"
+def _check_grads(
+    f: Any, args: Any, order: int, modes: Any = ("fwd", "rev"), atol: Any = None, rtol: Any = None,
+    eps: Any = None,
+) -> None:  # fmt: skip
+    flat = transformations.Flat(lambda xs: f(*xs), list(args))
+    fgrad.testing.check_grads(
+        flat, flat.tensors, order, [modes] if isinstance(modes, str) else modes, atol, rtol, eps
+    )
+
+
+def _is_value(x: Any) -> bool:
+    return isinstance(x, Array | bool | int | float | complex) or (
+        isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "biufc"
+    )
+
+
 _GRAPH = "fgrad.make_graph(fun)(*args) shows a function as a program"
 _MAIN: dict[str, Any] = {
     **_public(transformations),
+    **devices.NAMES,
     "Array": Array,
-    "Device": Device,
     "__version__": "0.10.0",
     "__version_info__": (0, 10, 0),
     "block_until_ready": lambda x: x,
     "config": types.CONFIG,
     "default_backend": lambda: "cpu",
-    "device_count": lambda *_: 1,
     "device_get": _got,
-    "device_put": _put,
-    "devices": lambda *_: [_DEVICE],
-    "disable_jit": _no_jit,
-    "enable_x64": _x64,
-    "ensure_compile_time_eval": _no_jit,
-    "local_device_count": lambda *_: 1,
-    "local_devices": lambda *_: [_DEVICE],
+    "disable_jit": _setting("jax_disable_jit"),
+    "enable_x64": _setting("jax_enable_x64"),
+    "ensure_compile_time_eval": _setting("jax_disable_jit"),
     "process_count": lambda *_: 1,
     "process_index": lambda *_: 0,
+    "checking_leaks": nullcontext,
+    "jacobian": transformations.jacrev,
+    "named_call": lambda fun, **_: fun,
+    "named_scope": fgrad.named_scope,
     "remat": transformations.checkpoint,
     "typeof": lambda x: transformations.ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type),
 }
-_SPECIAL = (
-    *("bessel_jn", "betainc", "betaln", "digamma", "entr", "erf", "erfc", "erfinv", "expit", "gammainc"),
-    *(
-        "gammaincc",
-        "gammaln",
-        "i0",
-        "i0e",
-        "i1",
-        "i1e",
-        "log_ndtr",
-        "logit",
-        "ndtr",
-        "ndtri",
-        "xlog1py",
-        "xlogy",
-    ),
+_SPECIAL = words(
+    "bessel_jn betainc betaln digamma entr erf erfc erfinv expit gammainc gammaincc gammaln i0 i0e i1 i1e "
+    "log_ndtr logit ndtr ndtri xlog1py xlogy"
 )
 
 MODULES: dict[str, Source] = {
@@ -179,23 +160,34 @@ MODULES: dict[str, Source] = {
             "jax.typing",
             "jax.dtypes",
         ),
-        _loaded("jax.errors", "jax.core", "jax.debug", "jax.scipy", "jax.sharding"),
+        _loaded("jax.errors", "jax.core", "jax.debug", "jax.scipy", "jax.sharding", "jax.custom_derivatives"),
         absent(
             "jax",
-            dict.fromkeys(
-                ("NamedSharding", "P", "pmap", "shard_map", "make_mesh", "make_array_from_callback"), _ONE
-            )
+            dict.fromkeys(("shard_map", "make_array_from_callback"), devices.ONE)
             | dict.fromkeys(("make_jaxpr", "export"), _GRAPH)
             | {
                 "linear_transpose": "fgrad.linear_transpose has it for Tensors",
                 "pure_callback": "fgrad.pure_callback has it for Tensors",
-                "named_call": "fgrad.named_scope has it",
-                "named_scope": "fgrad.named_scope has it",
                 "closure_convert": _GRAPH,
             },
         ),
     ),
-    "jax.core": lambda: {"Tracer": Tracer, "get_aval": as_array},
+    "jax._src": _loaded("jax._src.compiler", "jax._src.traceback_util", "jax._src.xla_bridge"),
+    "jax._src.compiler": lambda: absent("jax._src.compiler", {"backend_compile_and_load": _GRAPH}),
+    "jax._src.traceback_util": lambda: {"register_exclusion": lambda _: None},
+    "jax._src.xla_bridge": lambda: {"_backends": {}},
+    "jax.api_util": lambda: {"safe_map": lambda f, *xs: [f(*v) for v in zip(*xs, strict=True)]},
+    "jax.core": lambda: {
+        "Tracer": Tracer,
+        "get_aval": as_array,
+        **{name: _kind(f"jax.core.{name}") for name in ("Atom", "Trace")},
+        "pytype_aval_mappings": {np.ndarray: as_array},
+    },
+    "jax.custom_derivatives": lambda: {
+        "SymbolicZero": _kind("jax.custom_derivatives.SymbolicZero"),
+        "custom_jvp": transformations.custom_jvp,
+        "custom_vjp": transformations.custom_vjp,
+    },
     "jax.debug": lambda: {"print": _printed},
     "jax.dtypes": lambda: {
         "canonicalize_dtype": types.canonical,
@@ -205,13 +197,38 @@ MODULES: dict[str, Source] = {
         "result_type": numpy.result_type,
     },
     "jax.errors": lambda: _public(errors),
+    "jax.experimental": together(
+        _loaded("jax.experimental.checkify", "jax.experimental.jax2tf"),
+        {"enable_x64": _setting("jax_enable_x64"), "disable_x64": _setting("jax_enable_x64", default=False)},
+    ),
+    "jax.experimental.checkify": lambda: checkify.NAMES,
+    "jax.experimental.jax2tf": lambda: absent("jax.experimental.jax2tf", {"convert": _GRAPH}),
+    "jax.extend": _loaded("jax.extend.core", "jax.extend.linear_util"),
+    "jax.extend.core": together(
+        {"valid_jaxtype": _is_value, "get_opaque_trace_state": lambda **_: None},
+        {
+            name: _kind(f"jax.extend.core.{name}")
+            for name in words("ClosedJaxpr DropVar Jaxpr JaxprEqn Literal Primitive Var")
+        },
+        absent(
+            "jax.extend.core",
+            dict.fromkeys(words("TraceTag jaxpr_as_fun set_current_trace take_current_trace"), _GRAPH),
+        ),
+    ),
+    "jax.extend.linear_util": lambda: {
+        "transformation": lambda f: f,
+        **absent("jax.extend.linear_util", {"wrap_init": _GRAPH}),
+    },
     "jax.flatten_util": lambda: {"ravel_pytree": trees.ravel_pytree},
+    "jax.interpreters": _loaded("jax.interpreters.xla"),
+    "jax.interpreters.xla": lambda: {"canonicalize_dtype_handlers": {np.ndarray: as_array}},
     "jax.lax": lambda: lax.NAMES,
     "jax.nn": lambda: nn.NAMES,
     "jax.numpy": together(numpy.NAMES, _loaded("jax.numpy.linalg")),
     "jax.numpy.linalg": lambda: numpy.LINALG,
     "jax.random": _random,
-    "jax.scipy": _loaded("jax.scipy.special", "jax.scipy.stats"),
+    "jax.scipy": _loaded("jax.scipy.linalg", "jax.scipy.special", "jax.scipy.stats"),
+    "jax.scipy.linalg": lambda: numpy.SCIPY_LINALG,
     "jax.scipy.stats": _loaded("jax.scipy.stats.norm"),
     "jax.scipy.stats.norm": lambda: {
         name: _elements(getattr(fgrad.scipy.stats.norm, name))
@@ -221,10 +238,8 @@ MODULES: dict[str, Source] = {
         {"logsumexp": nn.logsumexp}
         | {n: _elements(getattr(fgrad.scipy.special, n)) for n in _SPECIAL if hasattr(fgrad.scipy.special, n)}
     ),
-    "jax.sharding": lambda: {
-        name: _no_class(name)
-        for name in ("Mesh", "NamedSharding", "PartitionSpec", "Sharding", "SingleDeviceSharding")
-    },
+    "jax.sharding": lambda: devices.SHARDING,
+    "jax.test_util": lambda: {"check_grads": _check_grads},
     "jax.tree": lambda: trees.TREE,
     "jax.tree_util": lambda: trees.TREE_UTIL,
     "jax.typing": lambda: {"ArrayLike": Any, "DTypeLike": Any},

@@ -9,6 +9,7 @@ import fgrad.nn
 from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, opened
 from fgrad.compat.jax.types import canonical, to_inexact
+from fgrad.compat.standins import words
 
 __all__ = ["NAMES", "logsumexp"]
 
@@ -30,14 +31,16 @@ def _along(name: str) -> Callable[..., Array]:
     found = getattr(fgrad.nn, name)
 
     def function(x: Any, axis: Any = -1, where: Any = None) -> Array:
-        if where is not None:
-            raise NotImplementedError(f"fgrad's jax.nn.{name} has no where: give -inf to what is left out")
         y = as_array(x)
-        return made(found(y.astype(to_inexact(y.dtype, weak=False)[0])._tensor, axis), y.weak_type)
+        return made(found(_inexact(y), axis, where=opened(where)), y.weak_type)
 
     function.__name__ = name
     function.__doc__ = f"Return what `fgrad.nn.{name}` does."
     return function
+
+
+def _inexact(x: Array) -> Any:
+    return x.astype(to_inexact(x.dtype, weak=False)[0])._tensor
 
 
 def logsumexp(
@@ -49,22 +52,17 @@ def logsumexp(
     where: Any = None,
 ) -> Array:
     """Return the logarithm of a sum of exponentials."""
-    if b is not None or return_sign or where is not None:
-        raise NotImplementedError("fgrad's jax.nn.logsumexp has no b, no return_sign and no where")
-    x = as_array(a)
-    return made(
-        fgrad.nn.logsumexp(x.astype(to_inexact(x.dtype, weak=False)[0])._tensor, axis, keepdims=keepdims)
-    )
+    if return_sign:
+        raise NotImplementedError("fgrad's jax.nn.logsumexp has no return_sign: split b by its sign")
+    x, options = _inexact(as_array(a)), {"keepdims": keepdims, "where": opened(where)}
+    return made(fgrad.nn.logsumexp(x, axis, b=None if b is None else as_array(b)._tensor, **options))
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> Array:
     """Return rows with a one at the place that an integer names; none where there is no such place."""
-    if axis != -1:
-        raise NotImplementedError(
-            "fgrad's jax.nn.one_hot stacks along the last axis: call jax.numpy.moveaxis"
-        )
     kind = canonical(float if dtype is None else dtype)
-    return made((as_array(x)._tensor[..., None] == fnp.arange(num_classes)).astype(kind))
+    rows = (as_array(x)._tensor[..., None] == fnp.arange(num_classes)).astype(kind)
+    return made(rows if axis == -1 else fnp.moveaxis(rows, -1, axis))
 
 
 def relu(x: Any) -> Array:
@@ -81,18 +79,9 @@ def gelu(x: Any, approximate: bool = True) -> Array:
 NAMES: dict[str, Any] = {
     **{
         name: _activation(name)
-        for name in (
-            *(
-                "celu",
-                "elu",
-                "hard_sigmoid",
-                "leaky_relu",
-                "log_sigmoid",
-                "relu6",
-                "selu",
-                "sigmoid",
-            ),
-            *("silu", "soft_sign", "softplus", "swish", "mish"),
+        for name in words(
+            "celu elu hard_sigmoid leaky_relu log_sigmoid relu6 selu sigmoid silu soft_sign softplus swish "
+            "mish"
         )
     },
     **{name: _along(name) for name in ("softmax", "log_softmax")},

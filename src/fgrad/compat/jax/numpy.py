@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from fgrad.compat.jax.types import (
     promoted,
     to_inexact,
 )
+from fgrad.compat.standins import words
 from fgrad.core.tensor import Tensor, tensor
 
 __all__ = ["LINALG", "NAMES"]
@@ -27,23 +29,11 @@ Function = Callable[..., Any]
 Shape = Sequence[int] | int
 
 # of elements: computed in the dtype that the arguments promote to
-SAME = (
-    *("abs", "absolute", "add", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "ceil", "conj"),
-    *(
-        "conjugate",
-        "equal",
-        "floor",
-        "floor_divide",
-        "greater",
-        "greater_equal",
-        "invert",
-        "isfinite",
-        "isinf",
-    ),
-    *("isnan", "left_shift", "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor"),
-    *("maximum", "minimum", "fmax", "fmin", "mod", "multiply", "negative", "not_equal", "positive"),
-    *("remainder", "right_shift", "sign", "square", "subtract", "trunc", "real", "imag", "isneginf"),
-    *("isposinf", "signbit", "fmod", "gcd", "lcm"),
+SAME = words(
+    "abs absolute add bitwise_and bitwise_not bitwise_or bitwise_xor ceil conj conjugate equal floor "
+    "floor_divide greater greater_equal invert isfinite isinf isnan left_shift less less_equal logical_and "
+    "logical_not logical_or logical_xor maximum minimum fmax fmin mod multiply negative not_equal positive "
+    "remainder right_shift sign square subtract trunc real imag isneginf isposinf signbit fmod gcd lcm"
 )
 # of these: truth values are computed with as integers
 COUNTING = {"floor_divide", "fmod", "mod", "remainder", "square"}
@@ -52,96 +42,25 @@ ALL_WEAK = {"heaviside", "hypot", "logical_and", "logical_or"}
 WEAK_FLOAT = {"isfinite", "rint"}
 STRONG = {"isinf", "log10", "log2"}
 # of elements: computed in floating-point numbers
-INEXACT = (
-    *(
-        "arccos",
-        "arccosh",
-        "arcsin",
-        "arcsinh",
-        "arctan",
-        "arctan2",
-        "arctanh",
-        "acos",
-        "acosh",
-        "asin",
-        "asinh",
-    ),
-    *(
-        "atan",
-        "atan2",
-        "atanh",
-        "cbrt",
-        "copysign",
-        "cos",
-        "cosh",
-        "deg2rad",
-        "degrees",
-        "divide",
-        "exp",
-        "exp2",
-    ),
-    *(
-        "expm1",
-        "heaviside",
-        "hypot",
-        "log",
-        "log10",
-        "log1p",
-        "log2",
-        "logaddexp",
-        "logaddexp2",
-    ),
-    *(
-        "nextafter",
-        "rad2deg",
-        "radians",
-        "reciprocal",
-        "sin",
-        "sinc",
-        "sinh",
-        "sqrt",
-        "tan",
-        "tanh",
-        "true_divide",
-    ),
-    *("fabs", "rint"),
+INEXACT = words(
+    "arccos arccosh arcsin arcsinh arctan arctan2 arctanh acos acosh asin asinh atan atan2 atanh cbrt "
+    "copysign cos cosh deg2rad degrees divide exp exp2 expm1 heaviside hypot log log10 log1p log2 logaddexp "
+    "logaddexp2 nextafter rad2deg radians reciprocal sin sinc sinh sqrt tan tanh true_divide fabs rint"
 )
 # of one array: its elements, at other places
-MOVING = (
-    *("atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "diagonal", "expand_dims", "flip", "fliplr"),
-    *(
-        "flipud",
-        "matrix_transpose",
-        "moveaxis",
-        "permute_dims",
-        "ravel",
-        "repeat",
-        "reshape",
-        "roll",
-        "rollaxis",
-    ),
-    *("rot90", "squeeze", "swapaxes", "tile", "transpose", "tril", "triu"),
+MOVING = words(
+    "atleast_1d atleast_2d atleast_3d broadcast_to diagonal expand_dims flip fliplr flipud matrix_transpose "
+    "moveaxis permute_dims ravel repeat reshape roll rollaxis rot90 squeeze swapaxes tile transpose tril "
+    "triu"
 )
 # of one array, whose result has its dtype and is not weak
 KEEPING = ("diff", "sort", "max", "min", "amax", "amin", "ptp", "diag", "pad", "nanmax", "nanmin")
 # sums: truth values and short integers are counted in 32 bits
 SUMS = ("sum", "prod", "nansum", "nanprod", "trace")
 CUMULATED = ("cumsum", "cumprod")
-MEANS = (
-    "mean",
-    "var",
-    "std",
-    "median",
-    "nanmean",
-    "nanvar",
-    "nanstd",
-    "average",
-    "nanmedian",
-    "quantile",
-    "percentile",
-)
+MEANS = words("mean var std median nanmean nanvar nanstd average nanmedian quantile percentile")
 INDICES = ("argmax", "argmin", "argsort", "count_nonzero", "nanargmax", "nanargmin")
-TRUTHS = ("all", "any", "allclose", "array_equal", "isclose")
+TRUTHS = ("all", "any")
 JOINS = ("stack", "concatenate", "hstack", "vstack", "dstack", "column_stack")
 PRODUCTS = ("dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "cross", "convolve", "correlate")
 
@@ -184,6 +103,8 @@ def _of_one(name: str, result: Function) -> Function:
 def _static(x: Any) -> Any:
     if x.__class__ is Array and not x.shape and x.dtype.kind in "iu":
         return operator.index(x)  # an axis, a shift
+    if isinstance(x, range):
+        return tuple(x)
     return opened(x)
 
 
@@ -262,6 +183,36 @@ def _split(name: str) -> Function:
             made(part, x.weak_type)
             for part in found(x._tensor, _static(indices_or_sections), *args, **kwargs)
         ]
+
+    return _named(name, function)
+
+
+def _opened_alike(args: Sequence[Any]) -> list[Any]:
+    """Return arguments, of which the arrays have one dtype."""
+    places = [i for i, a in enumerate(args) if isinstance(a, Array | np.ndarray | float)]
+    out = [_static(a) for a in args]
+    for i, t in zip(places, _together([args[i] for i in places])[0] if places else (), strict=True):
+        out[i] = t
+    return out
+
+
+def _wrapped(x: Any) -> Any:
+    if isinstance(x, tuple | list):
+        parts = [_wrapped(part) for part in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+    return made(x) if isinstance(x, Tensor | np.ndarray | np.generic) else x
+
+
+def _any(name: str) -> Function:
+    """Return a function of arrays of one dtype, and of options, whose results are strong."""
+    found = getattr(fnp, name)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        for key in ("size", "fill_value"):
+            if kwargs.pop(key, None) is not None:
+                raise NotImplementedError(f"fgrad's jax.numpy.{name} has no {key}: it runs outside jit")
+        given = {k: _dtype(v) if k == "dtype" else opened(v) for k, v in kwargs.items()}
+        return _wrapped(found(*_opened_alike(args), **given))
 
     return _named(name, function)
 
@@ -473,6 +424,28 @@ def vectorize(pyfunc: Function, *, excluded: Any = frozenset(), signature: str |
     return _named(getattr(pyfunc, "__name__", "vectorized"), function)
 
 
+def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Array:
+    """Return where elements are equal within tolerances."""
+    x, y = _together((a, b))[0]
+    return made(fnp.isclose(x, y, rtol=rtol, atol=atol, equal_nan=equal_nan))
+
+
+def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Array:
+    """Return whether all elements are equal within tolerances."""
+    return made(fnp.all(isclose(a, b, rtol, atol, equal_nan)._tensor))
+
+
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
+    """Return whether two arrays have the same shape and elements."""
+    x, y = array(a1), array(a2)
+    if x.shape != y.shape:
+        return made(np.False_)
+    same = elementwise(fnp.equal, x, y)._tensor
+    if equal_nan:
+        same = fnp.logical_or(same, elementwise(lambda a, b: fnp.isnan(a) & fnp.isnan(b), x, y)._tensor)
+    return made(fnp.all(same))
+
+
 stack = _joined("stack")
 
 
@@ -480,12 +453,21 @@ def _dtype(x: Any) -> Any:
     return x.dtype if isinstance(x, Scalar | Array | np.ndarray | np.generic) else x
 
 
+def _bfloat16() -> dict[str, Any]:
+    """Return the dtype, where the package that has it is installed; there are no arrays of it."""
+    try:
+        found = import_module("ml_dtypes")
+    except ImportError:
+        return {}
+    return {"bfloat16": Scalar(found.bfloat16)}
+
+
 class Scalar:
     """`jax.numpy.float32` and its kin: a dtype, and what makes arrays of it."""
 
-    def __init__(self, name: str) -> None:
-        self.dtype = np.dtype(name)
-        self.__name__ = name
+    def __init__(self, kind: Any) -> None:
+        self.dtype = np.dtype(kind)
+        self.__name__ = self.dtype.name
 
     def __call__(self, x: Any = 0) -> Array:
         """Return an array of this dtype."""
@@ -493,8 +475,8 @@ class Scalar:
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Scalar):
-            return self.dtype == other.dtype
-        return isinstance(other, type | np.dtype | str) and self.dtype == other
+            return bool(self.dtype == other.dtype)
+        return isinstance(other, type | np.dtype | str) and bool(self.dtype == other)
 
     def __hash__(self) -> int:
         return hash(self.dtype)
@@ -511,14 +493,13 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
     return made(fnp.linalg.norm(y._tensor, ord, axis, keepdims))
 
 
-def _linear(name: str) -> Function:
-    found = getattr(fnp.linalg, name)
-
+def _linear(name: str, module: Any = fnp.linalg) -> Function:
     def function(*args: Any, **kwargs: Any) -> Any:
         arrays = [a for a in args if isinstance(a, Array | np.ndarray)]
         tensors, _ = _together(arrays)
         tensors = [t if t.dtype.kind in "fc" else t.astype(default(float)) for t in tensors]
         it = iter(tensors)
+        found = getattr(module if module is fnp.linalg else fgrad.scipy.linalg, name)
         out = found(*(next(it) if isinstance(a, Array | np.ndarray) else a for a in args), **kwargs)
         if not isinstance(out, tuple):
             return made(out)
@@ -530,20 +511,32 @@ def _linear(name: str) -> Function:
 
 LINALG: dict[str, Any] = {
     name: _linear(name)
-    for name in (
-        *("cholesky", "det", "eigh", "eigvalsh", "inv", "matrix_norm", "matrix_power", "multi_dot", "pinv"),
-        *("qr", "slogdet", "solve", "svd", "svdvals", "tensorsolve", "vector_norm"),
+    for name in words(
+        "cholesky det eigh eigvalsh inv matrix_norm matrix_power multi_dot pinv qr slogdet solve svd "
+        "svdvals tensorsolve vector_norm"
     )
 } | {"norm": _norm}
 
-SCALARS = (
-    *("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"),
-    *("uint64", "complex64", "complex128"),
+SCIPY_LINALG: dict[str, Any] = {
+    name: _linear(name, None)
+    for name in words(
+        "block_diag cho_factor cho_solve cholesky det eigh expm inv lu lu_factor lu_solve qr solve "
+        "solve_triangular sqrtm svd toeplitz"
+    )
+}
+SCALARS = words(
+    "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 complex64 complex128"
 )
-NUMPYS = (
-    *("e", "euler_gamma", "inf", "nan", "newaxis", "pi", "dtype", "ndim", "shape", "size", "floating"),
-    *("integer", "inexact", "number", "generic", "complexfloating", "signedinteger", "unsignedinteger"),
-    *("set_printoptions", "printoptions", "get_printoptions"),
+OTHERS = words(
+    "append argwhere bincount cov corrcoef diag_indices diagflat digitize ediff1d flatnonzero "
+    "geomspace histogram interp isin logspace nonzero partition argpartition polyval polyfit "
+    "ravel_multi_index searchsorted setdiff1d union1d intersect1d spacing trapezoid tri "
+    "tril_indices triu_indices unique unravel_index vander vecdot gradient tril_indices_from "
+    "triu_indices_from diag_indices_from select apply_along_axis block unstack iscomplex isreal angle"
+)
+NUMPYS = words(
+    "e euler_gamma inf nan newaxis pi dtype ndim shape size floating integer inexact number generic "
+    "complexfloating signedinteger unsignedinteger set_printoptions printoptions get_printoptions"
 )
 NAMES: dict[str, Any] = {
     **{name: _elements(name, inexact=False) for name in SAME},
@@ -558,10 +551,15 @@ NAMES: dict[str, Any] = {
     **{name: _product(name) for name in PRODUCTS},
     **{name: _joined(name) for name in JOINS},
     **{name: _split(name) for name in ("split", "array_split", "hsplit", "vsplit", "dsplit")},
+    **{name: _any(name) for name in OTHERS},
     **{name: Scalar(name) for name in SCALARS},
     **{name: getattr(np, name) for name in NUMPYS},
+    **_bfloat16(),
+    "allclose": allclose,
     "arange": arange,
     "array": array,
+    "array_equal": array_equal,
+    "isclose": isclose,
     "asarray": asarray,
     "astype": astype,
     "bool_": Scalar("bool"),
@@ -599,37 +597,16 @@ NAMES: dict[str, Any] = {
     "broadcast_arrays": broadcast_arrays,
     "copy": lambda a, order=None: as_array(a),
 }
-for _alias in (
-    *("around:round", "pow:power", "bitwise_invert:invert", "bitwise_left_shift:left_shift", "bool:bool_"),
-    *("bitwise_right_shift:right_shift", "concat:concatenate", "csingle:complex64", "cdouble:complex128"),
-    *(
-        "single:float32",
-        "double:float64",
-        "float_:float64",
-        "int_:int64",
-        "complex_:complex128",
-        "uint:uint64",
-    ),
+for _alias in words(
+    "around:round pow:power bitwise_invert:invert bitwise_left_shift:left_shift bool:bool_ "
+    "bitwise_right_shift:right_shift concat:concatenate csingle:complex64 cdouble:complex128 single:float32 "
+    "double:float64 float_:float64 int_:int64 complex_:complex128 uint:uint64"
 ):
     _new, _old = _alias.split(":")
     NAMES[_new] = NAMES[_old]
-for _method in (
-    *(
-        "all",
-        "any",
-        "argmax",
-        "argmin",
-        "argsort",
-        "clip",
-        "conj",
-        "cumprod",
-        "cumsum",
-        "diagonal",
-        "dot",
-        "max",
-    ),
-    *("mean", "min", "prod", "ravel", "repeat", "round", "sort", "squeeze", "std", "sum", "swapaxes", "take"),
-    *("trace", "var"),
+for _method in words(
+    "all any argmax argmin argsort clip conj cumprod cumsum diagonal dot max mean min prod ravel repeat "
+    "round sort squeeze std sum swapaxes take trace var"
 ):
     setattr(Array, _method, lambda self, *args, _f=NAMES[_method], **kwargs: _f(self, *args, **kwargs))
 Array.flatten = NAMES["ravel"]  # type: ignore[attr-defined]

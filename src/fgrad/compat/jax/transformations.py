@@ -18,6 +18,7 @@ from fgrad.compat.jax.types import CONFIG, canonical
 __all__ = [
     "ShapeDtypeStruct",
     "checkpoint",
+    "custom_gradient",
     "custom_jvp",
     "custom_vjp",
     "eval_shape",
@@ -107,10 +108,6 @@ def _checked(flat: Flat, what: str, *, allow_int: bool = False) -> None:
             raise TypeError(
                 f"{what} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
                 f"np.inexact), but got {a.dtype.name}."
-            )
-        if a.dtype.kind == "c":
-            raise NotImplementedError(
-                f"fgrad's jax.{what} is for real arguments; fgrad.{what} takes complex ones"
             )
 
 
@@ -224,7 +221,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
 
     flat = Flat(of_list, list(primals))
     _checked(flat, "vjp", allow_int=True)
-    real = [i for i, a in enumerate(flat.arrays) if a.dtype.kind == "f"]
+    real = [i for i, a in enumerate(flat.arrays) if a.dtype.kind in "fc"]
 
     def of_real(*tensors: Any) -> Any:
         every = flat.tensors
@@ -455,6 +452,7 @@ class ShapeDtypeStruct:
     def __init__(self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False, **_: Any) -> None:
         self.shape, self.dtype, self.weak_type = tuple(shape), canonical(dtype), weak_type
 
+    sharding = None
     ndim = property(lambda self: len(self.shape))
     size = property(lambda self: int(np.prod(self.shape)))
 
@@ -563,7 +561,7 @@ class custom_vjp:  # noqa: N801 -- JAX's name
                 parts = structure.flatten_up_to(ct) if ct is not None else [None] * len(leaves)
                 back += parts
             return tuple(
-                fnp.zeros(a.shape, a.dtype) if c is None or a.dtype.kind != "f" else _like(c, a)
+                fnp.zeros(a.shape, a.dtype) if c is None or a.dtype.kind not in "fc" else _like(c, a)
                 for c, a in zip(back, flat.arrays, strict=True)
             )
 
@@ -571,6 +569,18 @@ class custom_vjp:  # noqa: N801 -- JAX's name
         rule.defvjp(forward, backward)
         outs = rule(*flat.tensors)
         return (flat if flat.out is not None else forwards).results(outs)
+
+
+def custom_gradient(fun: Function) -> custom_vjp:
+    """Return a function of which `fun` returns the value and the pullback; it runs again for the latter."""
+
+    def backward(args: Any, ct: Any) -> Any:
+        found = fun(*args)[1](ct)
+        return found if isinstance(found, tuple | list) else (found,)
+
+    rule = custom_vjp(lambda *args: fun(*args)[0])
+    rule.defvjp(lambda *args: (fun(*args)[0], args), backward)
+    return rule
 
 
 class custom_jvp:  # noqa: N801 -- JAX's name
@@ -585,9 +595,7 @@ class custom_jvp:  # noqa: N801 -- JAX's name
         _wraps(fun)(self)
 
     def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
-        """Declare the rule: `out, tangent = jvp(*nondiff, primals, tangents)`."""
-        if symbolic_zeros:
-            raise NotImplementedError("fgrad's jax.custom_jvp has no symbolic_zeros: tangents are arrays")
+        """Declare the rule: `out, tangent = jvp(*nondiff, primals, tangents)`; zeros are arrays as well."""
         self.rule = jvp
         return jvp
 

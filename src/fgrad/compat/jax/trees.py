@@ -183,14 +183,15 @@ def keystr(keys: Sequence[Any], *, simple: bool = False, separator: str = "") ->
 
 
 def register_pytree_node(
-    cls: type, flatten_func: Callable[[Any], Any], unflatten_func: Callable[[Any, Any], Any], *_: Any
-) -> None:
+    nodetype: type, flatten_func: Callable[[Any], Any], unflatten_func: Callable[[Any, Any], Any],
+    flatten_with_keys_func: Callable[[Any], Any] | None = None,
+) -> None:  # fmt: skip
     """Make instances of a class containers: `flatten(x) = (children, aux)`, `unflatten(aux, children)`."""
-    optree.register_pytree_node(cls, flatten_func, unflatten_func, namespace=NAMESPACE)
+    optree.register_pytree_node(nodetype, flatten_func, unflatten_func, namespace=NAMESPACE)
 
 
 def register_pytree_with_keys(
-    cls: type,
+    nodetype: type,
     flatten_with_keys: Callable[[Any], Any],
     unflatten_func: Callable[[Any, Any], Any],
     flatten_func: Callable[[Any], Any] | None = None,
@@ -202,7 +203,7 @@ def register_pytree_with_keys(
         pairs = list(pairs)
         return [child for _, child in pairs], aux, tuple(key for key, _ in pairs)
 
-    optree.register_pytree_node(cls, divided, unflatten_func, namespace=NAMESPACE)
+    optree.register_pytree_node(nodetype, divided, unflatten_func, namespace=NAMESPACE)
 
 
 def register_pytree_node_class(cls: type) -> type:

@@ -19,6 +19,13 @@ class Config:
     jax_enable_x64 = False
     jax_disable_jit = False
     jax_debug_nans = False
+    jax_check_tracer_leaks = False
+    jax_default_matmul_precision = None
+    jax_default_prng_impl = "threefry2x32"
+    jax_enable_custom_prng = False
+    jax_numpy_rank_promotion = "allow"
+    jax_threefry_partitionable = True
+    jax_traceback_filtering = "auto"
 
     def update(self, name: str, value: Any) -> None:
         """Set one.
@@ -30,7 +37,9 @@ class Config:
             setattr(self, name, bool(value))
         elif name in ("jax_platform_name", "jax_platforms") and value in ("cpu", None, ""):
             pass  # which is where it runs
-        elif name == "jax_debug_nans" and not value:
+        elif name in ("jax_default_matmul_precision", "jax_log_compiles", "jax_traceback_filtering"):
+            setattr(self, name, value)  # products are as exact as their dtype anyway
+        elif value == getattr(type(self), name, None) or (name, value) == _WARNS:
             pass
         else:
             raise NotImplementedError(
@@ -47,6 +56,7 @@ class Config:
         return self.jax_enable_x64
 
 
+_WARNS = ("jax_numpy_rank_promotion", "warn")  # which changes no value
 CONFIG = Config()
 _NARROW = {
     np.dtype(wide): np.dtype(narrow)
@@ -61,6 +71,8 @@ _KINDS: dict[type, str] = {bool: "bool", int: "int64", float: "float64", complex
 def canonical(dtype: Any) -> DType:
     """Return a dtype, with 32 bits in the place of 64 unless these are enabled."""
     found: DType = np.dtype(_KINDS.get(dtype, dtype))
+    if found.name == "bfloat16":
+        raise NotImplementedError("fgrad computes with no bfloat16: float16 and float32 are near it")
     return found if CONFIG.jax_enable_x64 else _NARROW.get(found, found)
 
 

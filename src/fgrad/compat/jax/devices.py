@@ -1,0 +1,172 @@
+"""Devices and shardings: there is one device, on which every array is as a whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+
+from fgrad.compat.jax.arrays import Array, as_array
+from fgrad.compat.jax.transformations import jit, vmap
+from fgrad.compat.jax.trees import flatten, tree_map
+
+__all__ = ["NAMES", "SHARDING"]
+
+
+class Device:
+    """Where arrays are."""
+
+    id, platform, device_kind, process_index = 0, "cpu", "cpu", 0
+
+    def __repr__(self) -> str:
+        return "CpuDevice(id=0)"
+
+
+DEVICE = Device()
+
+
+class Sharding:
+    """How an array is divided: not at all."""
+
+    device_set = frozenset({DEVICE})
+    is_fully_addressable = is_fully_replicated = True
+
+
+class PartitionSpec(tuple[Any, ...]):
+    """The names of the axes of a mesh, for each axis of an array."""
+
+    __slots__ = ()
+
+    def __new__(cls, *axes: Any) -> Self:
+        return super().__new__(cls, axes)
+
+    def __repr__(self) -> str:
+        return f"PartitionSpec{super().__repr__()}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SingleDeviceSharding(Sharding):
+    """All of an array on one device."""
+
+    device: Device = DEVICE
+    memory_kind: Any = None
+
+
+class Mesh:
+    """The only device, with names for axes of length one.
+
+    Raises:
+        NotImplementedError: several devices are asked for.
+    """
+
+    def __init__(self, devices: Any, axis_names: Any, *, axis_types: Any = None) -> None:
+        self.devices = np.asarray(devices, object)
+        if self.devices.size != 1:
+            raise NotImplementedError(f"a mesh of {self.devices.size} devices: {ONE}")
+        self.axis_names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        self.axis_types, self.shape = axis_types, dict(zip(self.axis_names, self.devices.shape, strict=True))
+        self.empty, self.size = False, 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mesh) and self.shape == other.shape
+
+    def __hash__(self) -> int:
+        return hash(self.axis_names)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedSharding(Sharding):
+    """Axes of an array along the axes of a mesh."""
+
+    mesh: Mesh
+    spec: PartitionSpec = dataclasses.field(default_factory=PartitionSpec)
+    memory_kind: Any = None
+
+
+ONE = "fgrad computes on one device; fgrad.distributed has several processes"
+
+
+def make_mesh(axis_shapes: Any, axis_names: Any, axis_types: Any = None, *, devices: Any = None) -> Mesh:
+    """Return the mesh of the only device."""
+    if np.prod(axis_shapes, dtype=int) != 1:
+        raise NotImplementedError(f"a mesh of shape {tuple(axis_shapes)}: {ONE}")
+    return Mesh(np.full(axis_shapes, DEVICE), axis_names, axis_types=axis_types)
+
+
+def device_put(x: Any, device: Any = None, **_: Any) -> Any:
+    """Return arrays, which are on the device already."""
+    return tree_map(as_array, x)
+
+
+def pmap(fun: Callable[..., Any], axis_name: Any = None, **options: Any) -> Callable[..., Any]:
+    """Return `fun` mapped over as many devices as there are, which is one.
+
+    Raises:
+        ValueError: an axis is longer than that.
+    """
+    axes, out_axes = options.pop("in_axes", 0), options.pop("out_axes", 0)
+    nums = options.pop("static_broadcasted_argnums", ()) or ()
+    static = {nums} if isinstance(nums, int) else set(nums)
+
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        given = list(axes) if isinstance(axes, tuple | list) else [axes] * len(args)
+        live = [i for i in range(len(args)) if i not in static]
+        for i in live:
+            for leaf in flatten(args[i])[0]:
+                length = 1 if given[i] is None else np.shape(leaf)[given[i]]
+                if length != 1:
+                    raise ValueError(
+                        f"compiling computation that requires {length} logical devices, but "
+                        "only 1 XLA devices are available: jax.vmap maps without devices"
+                    )
+
+        def call(*values: Any, **named: Any) -> Any:
+            whole = list(args)
+            for i, v in zip(live, values, strict=True):
+                whole[i] = v
+            return fun(*whole, **named)
+
+        each = vmap(call, tuple(given[i] for i in live), out_axes, axis_name)
+        return jit(each)(*(args[i] for i in live), **kwargs)
+
+    return functools.wraps(fun)(mapped)
+
+
+class AxisType:
+    """Who divides an axis of a mesh: nobody has to."""
+
+    Auto, Explicit, Manual = "auto", "explicit", "manual"
+
+
+SHARDING: dict[str, Any] = {
+    found.__name__: found
+    for found in (AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding)
+}
+NAMES: dict[str, Any] = {
+    "Device": Device,
+    "NamedSharding": NamedSharding,
+    "P": PartitionSpec,
+    "device_count": lambda *_: 1,
+    "device_put": device_put,
+    "devices": lambda *_: [DEVICE],
+    "local_device_count": lambda *_: 1,
+    "local_devices": lambda *_, **__: [DEVICE],
+    "make_mesh": make_mesh,
+    "pmap": pmap,
+}
+_SHARDING = SingleDeviceSharding()
+for _name, _found in {
+    "sharding": _SHARDING, "device": DEVICE, "is_fully_addressable": True, "is_fully_replicated": True,
+    "committed": False,
+}.items():  # fmt: skip
+    setattr(Array, _name, property(lambda _, found=_found: found))  # type: ignore[misc]
+Array.devices = lambda _: {DEVICE}  # type: ignore[attr-defined]

@@ -1,0 +1,159 @@
+"""What libraries on JAX import and call, compared with formulas and with NumPy."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from fgrad.compat.jax import installed
+
+# the library itself may be installed beside; another test may have loaded it
+if "jax" in sys.modules:
+    pytest.skip("JAX itself is loaded", allow_module_level=True)
+with installed():
+    import jax
+    import jax.api_util
+    import jax.extend.core
+    import jax.test_util
+    from jax import lax
+    from jax import numpy as jnp
+    from jax.experimental import checkify
+
+X = np.array([0.5, -1.0, 2.0], np.float32)
+
+
+def close(x, y):
+    np.testing.assert_allclose(np.asarray(x), y, rtol=1e-5, atol=1e-6)
+
+
+# ---- checks that depend on values
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_checkify_returns_the_first_error(compiled):
+    def root(x):
+        checkify.check(jnp.all(x >= 0), "negative: {least}", least=jnp.min(x))
+        checkify.check(jnp.all(x < 9), "too great")
+        return x / 2
+
+    checked = checkify.checkify(jax.jit(root) if compiled else root)
+    error, out = checked(jnp.array([4.0, 1.0]))
+    assert error.get() is None
+    checkify.check_error(error)
+    close(out, [2, 0.5])
+    error, _ = checked(jnp.array([-4.0, 99.0]))
+    assert error.get().startswith("negative: -4.0")
+    with pytest.raises(ValueError, match=r"negative: -4\.0"):
+        error.throw()
+
+
+def test_checks_without_checkify():
+    checkify.check(True, "holds")
+    with pytest.raises(checkify.JaxRuntimeError, match="is 3"):
+        checkify.check(False, "is {}", 3)
+    with pytest.raises(ValueError, match="needs"):
+        jax.jit(lambda x: checkify.check(x > 0, "no"))(1.0)
+    with pytest.raises(NotImplementedError, match="nan"):
+        checkify.checkify(jnp.sin, errors=checkify.nan_checks)
+
+
+# ---- derivatives
+
+
+def test_complex_gradients():
+    z = jnp.array([1 + 2j, -0.5j])
+    close(jax.grad(lambda z: jnp.sum(jnp.abs(z) ** 2))(z), 2 * np.conj(np.asarray(z)))
+    out, pullback = jax.vjp(lambda z: z * z, z)
+    close(out, np.asarray(z) ** 2)
+    close(pullback(1j * jnp.ones_like(z))[0], 2j * np.asarray(z))  # the transpose: no conjugate
+
+
+def test_custom_gradient_clips():
+    @jax.custom_gradient
+    def clipped(x, limit):
+        return x, lambda g: (jnp.clip(g, -limit, limit), jnp.zeros(()))
+
+    close(jax.grad(lambda x: jnp.sum(clipped(x, 0.5) * jnp.array([3.0, -0.25, -7.0])))(X), [0.5, -0.25, -0.5])
+
+
+def test_check_grads_finds_a_wrong_rule():
+    jax.test_util.check_grads(lambda x: jnp.sin(x) * x, (X,), order=2)
+
+    @jax.custom_jvp
+    def wrong(x):
+        return x * x
+
+    wrong.defjvp(lambda primals, tangents: (wrong(*primals), primals[0] * tangents[0]))
+    with pytest.raises(AssertionError, match="wrong"):
+        jax.test_util.check_grads(wrong, (X,), order=1)
+
+
+# ---- one device
+
+
+def test_pmap_is_of_one_device():
+    double = jax.pmap(lambda x, y: lax.psum(x, "i") * y, axis_name="i", in_axes=(0, None))
+    close(double(X[None], 2.0), 2 * X[None])
+    with pytest.raises(ValueError, match="requires 3 logical devices"):
+        double(X, 2.0)
+
+
+def test_shardings_hold_whole_arrays():
+    mesh = jax.make_mesh((1,), ("x",))
+    x = jax.device_put(X, jax.NamedSharding(mesh, jax.P("x")))
+    close(x, X)
+    assert x.sharding.is_fully_replicated
+    assert x.devices() == set(jax.devices())
+    assert jax.P("x", None) == ("x", None)
+    with pytest.raises(NotImplementedError, match="one device"):
+        jax.make_mesh((2,), ("x",))
+
+
+# ---- parts and tests of arrays
+
+
+def test_dynamic_slices_stay_inside():
+    x = jnp.arange(12.0).reshape(3, 4)
+    close(jax.jit(lambda i: lax.dynamic_slice(x, (i, -1), (2, 2)))(9), [[6, 7], [10, 11]])
+    close(lax.dynamic_index_in_dim(x, 1, 1, keepdims=False), [1, 5, 9])
+    close(lax.dynamic_update_slice(jnp.zeros(4), jnp.ones(2), (3,)), [0, 0, 1, 1])
+    close(lax.dynamic_update_index_in_dim(jnp.zeros((2, 2)), jnp.ones(2), 1, 0), [[0, 0], [1, 1]])
+    close(lax.associative_scan(jnp.multiply, jnp.arange(1.0, 5.0)), [1, 2, 6, 24])
+
+
+def test_comparisons_of_arrays_are_compiled():
+    same = jax.jit(lambda x, y: (jnp.array_equal(x, y), jnp.allclose(x, y)))
+    assert [bool(v) for v in same(X, X)] == [True, True]
+    assert [bool(v) for v in same(X, X + 1e-6)] == [False, True]
+    assert not jnp.array_equal(X, X[:2])
+    assert jnp.array_equal(jnp.array([jnp.nan, 1]), jnp.array([jnp.nan, 1]), equal_nan=True)
+
+
+def test_truth_of_a_compiled_value_is_refused_by_jax_s_error():
+    with pytest.raises(jax.errors.ConcretizationTypeError):
+        jax.jit(lambda x: 1.0 if x > 0 else 0.0)(1.0)
+
+
+def test_masked_and_moved():
+    keep = np.array([True, False, True])
+    e = np.exp([0.5, 2.0])
+    close(jax.nn.softmax(X, where=keep), [e[0] / e.sum(), 0, e[1] / e.sum()])
+    close(jax.nn.logsumexp(X, b=jnp.array([1.0, 0.0, 2.0])), np.log(e[0] + 2 * e[1]))
+    assert jax.nn.one_hot(jnp.array([2, 0]), 3, axis=0).tolist() == [[0, 1], [0, 0], [1, 0]]
+    with jax.disable_jit(False), jax.named_scope("part"):
+        assert round(jnp.array(1.26), 1).item() == pytest.approx(1.3)
+
+
+def test_values_and_kinds():
+    assert jax.extend.core.valid_jaxtype(X)
+    assert jax.api_util.safe_map(divmod, [7, 9], (2, 4)) == [(3, 1), (2, 1)]
+    with pytest.raises(ValueError, match="shorter"):
+        jax.api_util.safe_map(divmod, [7, 9], (2,))
+    assert lax.integer_pow(jnp.array(-3.0), 3) == -27
+    assert not jax.extend.core.valid_jaxtype("x")
+    with pytest.raises(NotImplementedError, match=r"no jax\.extend\.core\.Jaxpr"):
+        jax.extend.core.Jaxpr()
+    with pytest.raises(NotImplementedError, match="tanh_p"):
+        lax.tanh_p.bind(X)
+    assert jnp.unique(jnp.array([3, 1, 3])).tolist() == [1, 3]
+    assert jnp.unique(jnp.array([3, 1])).dtype == jnp.int32
