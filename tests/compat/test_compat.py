@@ -49,10 +49,11 @@ def strange(text):
         else:
             continue
         yield from ((node.lineno, name) for name in names if is_private(name))
+    offered = {id(key) for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and (is_private(dotted(node)) or node.attr in STRANGE):
             yield node.lineno, dotted(node) or f"?.{node.attr}"
-        elif isinstance(node, ast.Constant) and node.value in STRANGE:
+        elif isinstance(node, ast.Constant) and node.value in STRANGE and id(node) not in offered:
             yield node.lineno, node.value
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "from_address":
             names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}

@@ -106,7 +106,7 @@ FEW = {
         "loops_of",
         "matrix_loop",
     },  # names of functions, ufuncs of primitives
-    "compat/numba.py": {"grown"},  # one function, which grows arrays where intrinsics cannot be had
+    "compat/numba.py": {"clear", "copy_into", "copy_part", "grown"},  # a function each
     "compat/jax/types.py": {"_upper", "_least"},  # nodes of the lattice of dtypes
     "compiler/elements.py": {"_body", "_truth"},  # names of primitives
     "compiler/simplify/rewriting.py": {"is_elementwise"},  # names of primitives
@@ -130,6 +130,7 @@ FEW = {
     "kernels/translate.py": {"_name"},  # classes of NumPy's numbers
     "kernels/vector/__init__.py": {"_functions"},  # dtypes
     "kernels/windows.py": {"_window_kernel"},  # names of primitives, dtypes
+    "numpy/registry.py": {"_kind", "_kinds"},  # letters of dtypes that NumPy's ufuncs have
     "ops/compiled.py": {"backend"},  # names of modules
     "ops/elementwise.py": {"_dtype_of", "made", "typed"},  # functions of primitives, dtypes
     "ops/fft.py": {"_dtype"},  # names of transforms, dtypes

@@ -8,7 +8,7 @@ from time import sleep
 import numpy as np
 import pytest
 
-from fgrad.distributed import operations, simulate, world
+from fgrad.distributed import operations, simulate, transport, world
 from fgrad.distributed.exchange import Hub
 from fgrad.distributed.transport import ThreadLinks
 from fgrad.errors import RankError, RankMismatchError, RankTimeoutError
@@ -246,3 +246,21 @@ def test_a_rank_that_is_behind_finishes_what_the_others_have_finished_before_it_
     assert b.wait(tasks[1])[0] == 3.0
     with pytest.raises(RankError, match="in the second"):
         b.start(operations.all_reduce(b, np.ones(1), "the second"))
+
+
+def test_a_queue_that_both_ends_make_at_once_loses_nothing(monkeypatch):
+    sender, receiver = ThreadLinks.of(2)[::-1]
+    sent = np.arange(3.0)
+    queue, calls = transport.deque, []
+
+    def made(*args):
+        calls.append(args)
+        if len(calls) == 1:  # the other thread has its turn while the first one makes the queue
+            sender.send(sent, receiver.rank, 7)
+        return queue(*args)
+
+    monkeypatch.setattr(transport, "deque", made)
+    found = np.empty(3)
+    assert receiver.receive(found, sender.rank, 7).Test()
+    assert np.array_equal(found, sent)
+    assert len(calls) == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from time import sleep
 from typing import Any
 
@@ -83,30 +83,33 @@ class ThreadLinks:
     rank: int
     size: int
 
-    def __init__(self, rank: int, queues: list[defaultdict[tuple[int, int], deque[_Parcel]]]) -> None:
+    def __init__(self, rank: int, queues: list[dict[tuple[int, int], deque[_Parcel]]]) -> None:
         self.rank, self.size, self._queues = rank, len(queues), queues
 
     @classmethod
     def of(cls, size: int) -> list[Links]:
         """Return the links of all ranks."""
-        queues: list[defaultdict[tuple[int, int], deque[_Parcel]]]
-        queues = [defaultdict(deque) for _ in range(size)]
+        queues: list[dict[tuple[int, int], deque[_Parcel]]] = [{} for _ in range(size)]
         return [cls(rank, queues) for rank in range(size)]
+
+    def _queue(self, dest: int, source: int, tag: int) -> deque[_Parcel]:
+        """Return the one queue from a rank to another, whichever of them asks first, or both at once."""
+        return self._queues[dest].setdefault((source, tag), deque())
 
     def send(self, x: Any, dest: int, tag: int) -> Request:
         """Begin to send."""
         parcel = _Parcel(x.view(np.uint8))
         parcel.is_taken = tag == ANNOUNCEMENT  # these are short, and nobody writes to them
-        self._queues[dest][self.rank, tag].append(parcel)
+        self._queue(dest, self.rank, tag).append(parcel)
         return parcel
 
     def receive(self, x: Any, source: int, tag: int) -> Request:
         """Begin to receive."""
-        return _Arrival(x.view(np.uint8), self._queues[self.rank][source, tag])
+        return _Arrival(x.view(np.uint8), self._queue(self.rank, source, tag))
 
     def announced(self, source: int) -> bytes | None:
         """Return the next announcement."""
-        queue = self._queues[self.rank][source, ANNOUNCEMENT]
+        queue = self._queue(self.rank, source, ANNOUNCEMENT)
         if not queue:
             return None
         return bytes(queue.popleft().x)

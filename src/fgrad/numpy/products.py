@@ -441,14 +441,16 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     if 2 in {n, m}:
         warnings.warn(_PLANE, DeprecationWarning, stacklevel=2)
         if n == m:
-            return _part(x, 0) * _part(y, 1) - _part(x, 1) * _part(y, 0)
+            third = _part(x, 0) * _part(y, 1) - _part(x, 1) * _part(y, 0)
+            return unordered(third, third)  # in NumPy it lies row by row, as the other one
     u, v = (_in_space(w) for w in (x, y))
     if len(u.shape) != len(v.shape):  # more axes come behind the components
         rank = max(len(u.shape), len(v.shape))
         u, v = (linear.reshape(w, (3, *(1,) * (rank - len(w.shape)), *w.shape[1:])) for w in (u, v))
     # component i + 1 of the product is u[i] v[i + 1] - u[i + 1] v[i]
     turned = u * linear.roll(v, (2,), (0,)) - linear.roll(u, (2,), (0,)) * v
-    return moveaxis(linear.roll(turned, (2,), (0,)), 0, axisc)
+    product = moveaxis(linear.roll(turned, (2,), (0,)), 0, axisc)
+    return unordered(product, product)
 
 
 def _in_space(x: Any) -> Any:
