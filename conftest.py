@@ -9,6 +9,7 @@ import os
 import sys
 import tempfile
 import time
+import zlib
 
 import numpy as np
 import pytest
@@ -59,14 +60,26 @@ def pytest_collect_file(file_path):
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
-def pytest_collection_modifyitems(items):
-    """Mark the tests that a quick run leaves out, and the examples that `FGRAD_CHECK=1` refuses to run."""
+def pytest_collection_modifyitems(config, items):
+    """Mark the tests that a quick run leaves out, and the examples that `FGRAD_CHECK=1` refuses to run.
+
+    `SLOW_PART=1/2` keeps one half of the slow tests, `SLOW_PART=0/2` the other one.
+    """
     listed = slow.listed()
     for item in items:
         if slow.is_slow(item.nodeid, listed):
             item.add_marker(pytest.mark.slow)
         if isinstance(item, pytest.DoctestItem) and "as_njit(" in item.dtest.docstring:
             item.add_marker(unchecked("as_njit is refused"))
+    part, parts = map(int, os.environ.get("SLOW_PART", "0/1").split("/"))
+    left_out = [
+        item
+        for item in items
+        if zlib.crc32(item.nodeid.encode()) % parts != part and item.get_closest_marker("slow")
+    ]
+    dropped = set(left_out)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in dropped]
 
 
 def pytest_runtest_setup(item):
