@@ -61,3 +61,32 @@ def test_second_derivatives_of_particles():
     step = 1e-6
     differences = (slopes(x + step * v, w)[0] - slopes(x - step * v, w)[0]) / (2 * step)
     np.testing.assert_allclose(found, differences, rtol=1e-5, atol=1e-6)
+
+
+@numba.njit
+def mixed(x, out):
+    for j in range(out.size):
+        k = j // 2
+        a, b, c = x[k, j], x[j, k], x[j, 0]
+        out[j] = a * a * b + b * b * c + a * c * c + a * b * c
+
+
+@pytest.mark.parametrize("count", [2, 9, 70])
+def test_places_that_a_turn_computes(count):
+    rng = np.random.default_rng(count)
+    x, weights = rng.normal(size=(count, count)), rng.normal(size=count)
+    j = np.arange(count)
+    k = j // 2
+    expected = np.zeros_like(x)
+    a, b, c = x[k, j], x[j, k], x[j, 0]
+    np.add.at(expected, (k, j), weights * (2 * a * b + c * c + b * c))
+    np.add.at(expected, (j, k), weights * (a * a + 2 * b * c + a * c))
+    np.add.at(expected, (j, 0), weights * (b * b + 2 * a * c + a * b))
+    function = fgrad.differentiate(mixed)
+
+    def total(x):
+        out = fgrad.numpy.zeros(count)
+        function(x, out)
+        return out @ weights
+
+    np.testing.assert_allclose(fgrad.grad(total)(x), expected, rtol=1e-12, atol=1e-12)

@@ -82,6 +82,8 @@ class _Loop:
         args = node.iter.args  # type: ignore[attr-defined]
         self.ends = (ast.Constant(0), args[0]) if len(args) == 1 else tuple(args[:2])
         self.is_plain = len(args) < 3 and not all(isinstance(e, ast.Constant) for e in self.ends)
+        self.assigned = {n.id for s in node.body for n in ast.walk(s)
+                         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}  # fmt: skip
         self.parts: list[list[ast.stmt]] = []
 
     def pays(self) -> bool:
@@ -116,11 +118,14 @@ class _Loop:
         return operations >= LEAST and apart > 0
 
     def is_apart(self, node: ast.Subscript) -> bool:
-        """Return whether elements of successive turns are apart in memory."""
+        """Return whether elements of successive turns are apart in memory, at places known before a turn."""
         where = node.slice
         if not isinstance(where, ast.Tuple) or not isinstance(node.value, ast.Name):
             return False
-        moving = [any(isinstance(n, ast.Name) and n.id == self.var for n in ast.walk(i)) for i in where.elts]
+        names = [{n.id for n in ast.walk(i) if isinstance(n, ast.Name)} for i in where.elts]
+        if any(self.assigned & found for found in names):
+            return False
+        moving = [self.var in found for found in names]
         kind = kind_of(node.value.id, self.kinds)
         contiguous = moving[0] if kind is not None and kind.layout == "F" else moving[-1]
         return any(moving) and not contiguous
