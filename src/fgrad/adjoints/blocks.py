@@ -15,7 +15,16 @@ from typing import Any
 from numba import types
 
 from fgrad.adjoints.compact import kind_of
-from fgrad.adjoints.strips import ANY_ORDER, LENGTH, SMOOTH
+from fgrad.adjoints.strips import (
+    ANY_ORDER,
+    LENGTH,
+    SMOOTH,
+    Rewriting,
+    element_of,
+    ends_of,
+    loop_over_parts,
+    turn_of,
+)
 
 DEEP, SHALLOW = 512, 4  # values that a turn records, above which blocks are shorter; turns in those
 
@@ -31,31 +40,13 @@ def in_blocks(function: ast.FunctionDef, kinds: Mapping[str, Any]) -> ast.Functi
         function: which is changed.
         kinds: the types of arrays by name.
     """
-    work = _Blocks(function, kinds)
-    work.visit(function)
-    if work.most:
-        function.body[:0] = ast.parse(f"{work.buffer} = np.empty({LENGTH * work.most})").body
-    return function
+    return _Blocks(function, kinds, "block_values").applied()
 
 
-class _Blocks(ast.NodeTransformer):
+class _Blocks(Rewriting):
     """Writes loops over `any_order(range(...))` that hold others in blocks."""
 
-    def __init__(self, function: ast.FunctionDef, kinds: Mapping[str, Any]) -> None:
-        self.function, self.kinds = function, kinds
-        self.used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} | kinds.keys()
-        self.most = 0
-        self.buffer = self.fresh("block_values")
-
-    def fresh(self, base: str) -> str:
-        """Return a name that nobody has."""
-        k = 1
-        while f"{base}{k}" in self.used:
-            k += 1
-        self.used.add(f"{base}{k}")
-        return f"{base}{k}"
-
-    def visit_For(self, node: ast.For) -> Any:
+    def visit_For(self, node: ast.For) -> Any:  # noqa: N802 -- the name that `ast` calls
         head: Any = node.iter
         if head.func.id != ANY_ORDER or not any(isinstance(s, ast.For) for s in node.body):
             self.generic_visit(node)
@@ -77,10 +68,8 @@ class _Block:
     def __init__(self, node: ast.For, around: _Blocks) -> None:
         self.node, self.around, self.kinds = node, around, around.kinds
         self.var: str = node.target.id  # type: ignore[attr-defined]
-        args = node.iter.args[0].args  # type: ignore[attr-defined]
-        ends = [ast.Constant(0), args[0]] if len(args) == 1 else list(args[:2])
-        demand(len(args) < 3 and not all(isinstance(e, ast.Constant) for e in ends))
-        self.start, self.stop = ends
+        self.ends = ends_of(node.iter.args[0])  # type: ignore[attr-defined]
+        demand(self.ends is not None)
         self.size, self.low, self.length = (around.fresh(n) for n in ("size", "low", "block"))
         self.body = [*self.zeros(), *[self.unguarded(s) for s in node.body]]
         self.inner: set[str] = set()  # variables of inner loops
@@ -222,15 +211,9 @@ class _Block:
         for n in sorted(self.varying - self.carried):
             if len(self.groups[n]) > 1 or not self.first[n][1]:
                 self.slots[n] = len(self.slots)
-        end = self.around.fresh("high")
-        text = f"{self.length} = {length}\n{end} = {ast.unparse(self.stop)}\n"
-        text += f"for {self.low} in range({ast.unparse(self.start)}, {end}, {self.length}):\n"
-        text += (
-            f"    {self.size} = {end} - {self.low} if {end} - {self.low} < {self.length} else {self.length}"
-        )
-        made = ast.parse(text).body
-        made[-1].body += [t for s in body for t in self.flat(s)]  # type: ignore[attr-defined]
-        return made
+        end, loop = loop_over_parts(self.low, self.around.fresh("high"), self.size, self.length, self.ends)  # type: ignore[arg-type]
+        loop.body += [t for s in body for t in self.flat(s)]
+        return [*ast.parse(f"{self.length} = {length}").body, end, loop]
 
     def invariant(self, node: ast.expr) -> ast.expr:
         """Return an expression in terms of what the loop does not change."""
@@ -340,9 +323,7 @@ class _Block:
         shared_loads = _Shared(self, before)
         inside = [shared_loads.visit(copy.deepcopy(s)) for s in inside]
         expand = _Expanded(self.slots, self.around.buffer, place)
-        loop: Any = ast.parse(
-            f"for {place} in range({self.size}):\n    {self.var} = {self.low} + {place}"
-        ).body[0]
+        loop = turn_of(place, self.size, self.var, self.low)
         loop.body += [expand.visit(copy.deepcopy(s)) for s in inside]
         return [*ast.parse("\n".join(before)).body, loop, *behind]
 
@@ -374,8 +355,7 @@ class _Expanded(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id not in self.slots:
             return node
-        at = ast.parse(f"uint64({self.place} + {LENGTH * self.slots[node.id]})", mode="eval").body
-        return ast.Subscript(ast.Name(self.buffer, ast.Load()), at, node.ctx)
+        return element_of(self.buffer, self.place, self.slots[node.id], node.ctx)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         if isinstance(node.value, ast.Name) and node.value.id == "sf":

@@ -29,18 +29,24 @@ def in_strips(function: ast.FunctionDef, kinds: Mapping[str, Any]) -> ast.Functi
         function: which is changed.
         kinds: the types of arrays by name.
     """
-    work = _Strips(function, kinds)
-    work.visit(function)
-    if work.most:
-        function.body[:0] = ast.parse(f"{work.buffer} = np.empty({LENGTH * work.most})").body
-    return function
+    return _Strips(function, kinds, "strips").applied()
 
 
-class _Strips(ast.NodeTransformer):
-    def __init__(self, function: ast.FunctionDef, kinds: Mapping[str, Any]) -> None:
-        self.kinds = kinds
+class Rewriting(ast.NodeTransformer):
+    """Writes loops of a function anew, with short arrays side by side in one buffer."""
+
+    def __init__(self, function: ast.FunctionDef, kinds: Mapping[str, Any], buffer: str) -> None:
+        self.function, self.kinds = function, kinds
         self.used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} | kinds.keys()
-        self.buffer, self.most = self.fresh("strips"), 0
+        self.buffer, self.most = self.fresh(buffer), 0  # short arrays at a time
+
+    def applied(self) -> ast.FunctionDef:
+        """Return the function, which is changed."""
+        self.visit(self.function)
+        if self.most:
+            text = f"{self.buffer} = np.empty({LENGTH * self.most})"
+            self.function.body[:0] = ast.parse(text).body
+        return self.function
 
     def fresh(self, base: str) -> str:
         """Return a name that nobody has."""
@@ -50,6 +56,39 @@ class _Strips(ast.NodeTransformer):
         self.used.add(f"{base}{k}")
         return f"{base}{k}"
 
+
+def ends_of(head: Any) -> tuple[ast.expr, ast.expr] | None:
+    """Return where a range starts and ends; None if it has steps, or a length that is known."""
+    start, stop = (ast.Constant(0), head.args[0]) if len(head.args) == 1 else head.args[:2]
+    if len(head.args) == 3 or all(isinstance(e, ast.Constant) for e in (start, stop)):
+        return None
+    return start, stop
+
+
+def loop_over_parts(
+    low: str, high: str, size: str, length: str, ends: tuple[ast.expr, ast.expr]
+) -> tuple[ast.stmt, ast.For]:
+    """Return what says where a range ends, and a loop over parts of it, which says how long each is."""
+    start, stop = map(ast.unparse, ends)
+    end, loop = ast.parse(
+        f"{high} = {stop}\nfor {low} in range({start}, {high}, {length}):\n"
+        f"    {size} = {high} - {low} if {high} - {low} < {length} else {length}"
+    ).body
+    return end, loop  # type: ignore[return-value]
+
+
+def turn_of(place: str, size: str, var: str, low: str) -> ast.For:
+    """Return the loop over the turns of a part; it gives the loop's variable its value."""
+    return ast.parse(f"for {place} in range({size}):\n    {var} = {low} + {place}").body[0]  # type: ignore[return-value]
+
+
+def element_of(buffer: str, place: str, number: int, ctx: ast.expr_context) -> ast.Subscript:
+    """Return the element of a short array in the buffer, at a place that never counts from the end."""
+    at = ast.parse(f"uint64({place} + {LENGTH * number})", mode="eval").body
+    return ast.Subscript(ast.Name(buffer, ast.Load()), at, ctx)
+
+
+class _Strips(Rewriting):
     def visit_For(self, node: ast.For) -> Any:
         self.generic_visit(node)
         head: Any = node.iter
@@ -61,17 +100,13 @@ class _Strips(ast.NodeTransformer):
             return node
         self.most = max(self.most, loop.bring())
         low, high, size = (self.fresh(n) for n in ("low", "high", "size"))
-        places = [self.fresh("place") for _ in loop.parts]
-        var = node.target.id  # type: ignore[attr-defined]
-        start, stop = loop.ends
-        text = f"{high} = {ast.unparse(stop)}\nfor {low} in range({ast.unparse(start)}, {high}, {LENGTH}):\n"
-        text += f"    {size} = {high} - {low} if {high} - {low} < {LENGTH} else {LENGTH}\n"
-        for k in places:
-            text += f"    for {k} in range({size}):\n        {var} = {low} + {k}\n"
-        first, outer = ast.parse(text).body
-        for k, part, inner in zip(places, loop.parts, outer.body[1:], strict=True):  # type: ignore[attr-defined]
-            inner.body += [_Placed(self.buffer, k).visit(s) for s in part]
-        return [first, outer]
+        end, outer = loop_over_parts(low, high, size, str(LENGTH), loop.ends)  # type: ignore[arg-type]
+        for part in loop.parts:
+            place = self.fresh("place")
+            inner = turn_of(place, size, loop.var, low)
+            inner.body += [_Placed(self.buffer, place).visit(s) for s in part]
+            outer.body.append(inner)
+        return [end, outer]
 
 
 class _Loop:
@@ -79,16 +114,14 @@ class _Loop:
 
     def __init__(self, node: ast.For, kinds: Mapping[str, Any]) -> None:
         self.node, self.kinds, self.var = node, kinds, node.target.id  # type: ignore[attr-defined]
-        args = node.iter.args  # type: ignore[attr-defined]
-        self.ends = (ast.Constant(0), args[0]) if len(args) == 1 else tuple(args[:2])
-        self.is_plain = len(args) < 3 and not all(isinstance(e, ast.Constant) for e in self.ends)
+        self.ends = ends_of(node.iter)
         self.assigned = {n.id for s in node.body for n in ast.walk(s)
                          if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}  # fmt: skip
         self.parts: list[list[ast.stmt]] = []
 
     def pays(self) -> bool:
         """Return whether strips are possible, and worth their copies."""
-        if not self.is_plain:
+        if self.ends is None:
             return False
         stored: list[str] = []
         loaded: list[str] = []
@@ -180,5 +213,4 @@ class _Placed(ast.NodeTransformer):
         if not isinstance(node.value, ast.Name) or node.value.id != _BUFFER:
             return node
         number: Any = node.slice
-        at = ast.parse(f"uint64({self.place} + {LENGTH * number.value})", mode="eval").body
-        return ast.Subscript(ast.Name(self.buffer, ast.Load()), at, node.ctx)
+        return element_of(self.buffer, self.place, number.value, node.ctx)
