@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fgrad.compat.jax.arrays import Array, as_array
 from fgrad.compat.jax.transformations import jit, vmap
 from fgrad.compat.jax.trees import flatten, tree_map
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["NAMES", "SHARDING"]
 
