@@ -72,14 +72,13 @@ def pytest_collection_modifyitems(config, items):
         if isinstance(item, pytest.DoctestItem) and "as_njit(" in item.dtest.docstring:
             item.add_marker(unchecked("as_njit is refused"))
     part, parts = map(int, os.environ.get("SLOW_PART", "0/1").split("/"))
-    left_out = [
+    left_out = {
         item
         for item in items
         if zlib.crc32(item.nodeid.encode()) % parts != part and item.get_closest_marker("slow")
-    ]
-    dropped = set(left_out)
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in dropped]
+    }
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_runtest_setup(item):

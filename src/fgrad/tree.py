@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -125,6 +126,8 @@ class _Tuple(Plain):
 
     def filled(self, leaves: Iterator[Any]) -> Any:
         """Return the tuple."""
+        if self.num_nodes == self.num_leaves + 1:  # a row of leaves, as most are
+            return tuple(islice(leaves, self.num_leaves))
         return tuple([child.filled(leaves) for child in self.children])
 
     def paths(self) -> list[tuple[int, ...]]:

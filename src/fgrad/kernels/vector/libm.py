@@ -19,16 +19,17 @@ from fgrad.kernels import store
 
 LIMIT = 4194304.0  # 2^22
 WIDE = 256  # bits: LLVM ends narrower functions with `vzeroupper`, which no register survives
-PRESERVES: bool = platform.machine().lower() in {"x86_64", "amd64"} and llvm_version_info >= (22,)
+X86 = platform.machine().lower() in {"x86_64", "amd64"}
+PRESERVES: bool = X86 and llvm_version_info >= (22,)
+COUNTS = (2, 4, 8, 16)
 
 
 def _lanes(scalar: ir.Type) -> list[int]:
     """Return for how many numbers there are variants: those of the widest vectors, and all below."""
     features = store.processor()[1]
-    known = platform.machine().lower() in {"x86_64", "amd64"} and "+avx512f" not in features
-    bits = 512 if not known else 256 if "+avx" in features else 128
+    bits = 512 if not X86 or "+avx512f" in features else 256 if "+avx" in features else 128
     most = bits // (32 if isinstance(scalar, ir.FloatType) else 64)
-    return [n for n in (2, 4, 8, 16) if n <= most]
+    return [n for n in COUNTS if n <= most]
 
 
 def _variant(module: ir.Module, libm: ir.Function, scalar: ir.Type, lanes: int) -> ir.Function:
@@ -96,7 +97,8 @@ def _libm(name: str) -> Callable[[Any, Any], Any]:
         symbol = f"{name}f" if isinstance(scalar, ir.FloatType) else name
         function = module.globals.get(f"fgrad_libm_{symbol}") or _define(module, symbol, scalar)
         call = builder.call(function, [x])
-        variants = ",".join(f"_ZGV_LLVM_N{n}v_{function.name}({function.name}_{n})" for n in _lanes(scalar))
+        made = [n for n in COUNTS if f"{function.name}_{n}" in module.globals]
+        variants = ",".join(f"_ZGV_LLVM_N{n}v_{function.name}({function.name}_{n})" for n in made)
         set.add(call.attributes, f'"vector-function-abi-variant"="{variants}"')
         return call
 
