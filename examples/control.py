@@ -36,7 +36,7 @@ def cost(forces):
     """Return what a ride costs: the effort, and how far its end is from upright in the middle."""
     states = ride(forces)
     end = states[-1] - np.array([0.0, 0.0, np.pi, 0.0])
-    return 1e-3 * np.sum(forces**2) * STEP + 100 * np.sum(end**2) + 0.1 * STEP * np.sum(states[:, 0] ** 2)
+    return 1e-3 * np.sum(forces**2) * STEP + 300 * np.sum(end**2) + 0.1 * STEP * np.sum(states[:, 0] ** 2)
 
 
 def main():

@@ -108,7 +108,7 @@ def bandit(module, found):
 
 def control(module, found):
     end, forces = found
-    np.testing.assert_allclose(end, [0.0, 0.0, np.pi, 0.0], atol=0.1)  # which effort weighs against
+    np.testing.assert_allclose(end, [0.0, 0.0, np.pi, 0.0], atol=0.05)
     assert np.abs(forces).max() <= 15.0
     state = np.zeros(4)
     for force in forces:  # the same motion by SciPy
