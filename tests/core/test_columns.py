@@ -34,7 +34,10 @@ STANDING_IN = ("compat/autograd/", "compat/jax/")  # for other libraries: names 
 
 # words in other modules that mean something else
 HOMONYMS = {
+    "adjoints/blocks.py": {"sum"},  # the beginning of a variable's name
+    "adjoints/compact.py": {"max", "min"},  # Python's
     "adjoints/order.py": {"add"},  # a way to write
+    "adjoints/strips.py": {"scale"},  # a function that kernels of reverse steps call
     "compiler/scans.py": {"add", "multiply"},  # ufuncs that accumulate
     "compiler/windows.py": {"max"},  # a kind of pooling
     "compat/numpy.py": {"solve"},  # a loop of NumPy
