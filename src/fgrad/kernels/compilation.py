@@ -284,11 +284,13 @@ def _builder(slp: bool) -> Any:
     """Return what makes passes; `slp`: they may make vector code of lines without a loop.
 
     Turns of loops are not written out one after another: that took half of the time of a first call where
-    matrices are small, and made nothing faster; what has to be straight, the text of a kernel says so.
+    matrices are small, and made nothing faster; what has to be straight, the text of a kernel says so. Nor
+    are whole loops written once for each case of a condition that stays the same in them, which the third
+    level does: kernels of convolutions, with conditions at the borders, took four times as long.
     """
     from llvmlite import binding  # noqa: PLC0415 -- late, as above
 
-    tuning = binding.create_pipeline_tuning_options(speed_level=3)
+    tuning = binding.create_pipeline_tuning_options(speed_level=2)
     tuning.loop_vectorization, tuning.slp_vectorization = True, slp
     tuning.loop_unrolling = False
     return binding.create_pass_builder(target_machine(), tuning)
