@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from fgrad.adjoints.indexing import Indexing
 from fgrad.adjoints.recursion import Known, TypeOf
 from fgrad.adjoints.syntax import Alloc, Assign, For, If, Raise, Store
 from fgrad.adjoints.values import (
+    OPERATORS,
     Array,
     Group,
     Lazy,
@@ -26,6 +27,7 @@ from fgrad.adjoints.values import (
     context,
     dims_of,
     dtype,
+    is_one,
     item,
     ndim_of,
     result_type,
@@ -33,17 +35,6 @@ from fgrad.adjoints.values import (
 )
 from fgrad.compat.numba import is_dispatcher, is_dufunc
 from fgrad.core.trace import place_of
-
-OPERATORS: dict[type, Any] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
-    ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_, ast.BitXor: operator.xor,
-    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_, ast.Invert: operator.invert,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
-    ast.Gt: operator.gt, ast.GtE: operator.ge,
-}  # fmt: skip
-
 
 _LOOP = "Write the loop, into an array that is made before"
 REFUSED: dict[type, tuple[str, str]] = {
@@ -123,9 +114,8 @@ class Arrays(Indexing):
     def of_Name(self, node: ast.Name) -> Value:  # noqa: D102, N802
         found = self.scope.names.get(node.id)
         if found is None:
-            table = self.scope.__dict__.get("variables", {})
-            if node.id in table:
-                return self.scalar(table[node.id])  # type: ignore[no-any-return]
+            if node.id in self.scope.variables:
+                return self.scalar(self.scope.variables[node.id])  # type: ignore[no-any-return]
             if node.id in self.scope.assigned and node.id not in self.scope.source.names:
                 raise self.fail(f"{node.id} is read before it has a value", "Assign it before")
             try:
@@ -253,7 +243,7 @@ class Arrays(Indexing):
 
         def element(a: Any) -> Any:
             if isinstance(a, ast.Constant) and op in {ast.USub, ast.UAdd, ast.Not}:
-                return syntax.constant(OPERATORS[op](a.value), None if op is ast.Not else _type(a))
+                return syntax.constant(OPERATORS[op](a.value), None if op is ast.Not else a.ty)  # type: ignore[attr-defined]
             return syntax.typed(ast.UnaryOp(op(), a), self.typed_call(OPERATORS[op], a.ty))
 
         return self.elementwise(element, [x])
@@ -297,12 +287,11 @@ class Arrays(Indexing):
         test = self.truth(self.expr(node.test))
         if isinstance(test.node, ast.Constant):
             return self.expr(node.body if test.node.value else node.orelse)
-        outer, parts, blocks = self.out, [], []
+        parts, blocks = [], []
         for n in (node.body, node.orelse):
-            self.out = []
-            parts.append(self.number(self.expr(n)))
-            blocks.append(self.out)
-        self.out = outer
+            with self.aside() as block:
+                parts.append(self.number(self.expr(n)))
+            blocks.append(block)
         x, y = parts
         if not any(blocks):
             return Scalar(syntax.typed(ast.IfExp(test.node, x, y), unified(x.ty, y.ty)))
@@ -368,10 +357,9 @@ class Arrays(Indexing):
             dims = dims_of(a)
             for k, d in enumerate(dims, n - len(dims)):
                 known = found[k]
-                one = isinstance(d, ast.Constant) and d.value == 1
-                if known is None or (isinstance(known, ast.Constant) and known.value == 1):
+                if known is None or is_one(known):
                     found[k] = d
-                elif not one and syntax.text(known) != syntax.text(d):
+                elif not is_one(d) and syntax.text(known) != syntax.text(d):
                     self.check(known, d)
         return found
 
@@ -388,23 +376,21 @@ class Arrays(Indexing):
         error.kept = True
         self.out.append(If(self.scalar(held).node, [Raise(error, self.line)], [], self.line))
 
-    def nest(self, dims: Sequence[Any], *, columns: bool = False) -> tuple[list[Any], Any]:
-        """Return the indices of loops over all elements, and what puts a statement into them.
+    @contextmanager
+    def nest(self, dims: Sequence[Any], *, columns: bool = False) -> Iterator[list[Any]]:
+        """Put what is emitted into loops over all elements, whose indices these are.
 
         With `columns`, the loop over the first axis is the innermost.
         """
         stops = [self.stable(d) for d in dims]
         names = [self.fresh(x) for x in "ijklmn"[: len(dims)]]
-        for n in names:
-            self.types[n] = types.intp
-
-        def around(body: list[Any]) -> list[Any]:
-            loops = list(zip(names, stops, strict=True))
-            for n, stop in loops if columns else loops[::-1]:
-                body = [For(n, syntax.constant(0), stop, syntax.constant(1), body, self.line)]
-            return body
-
-        return [syntax.name(n, types.intp) for n in names], around
+        self.types.update(dict.fromkeys(names, types.intp))
+        with self.aside() as body:
+            yield [syntax.name(n, types.intp) for n in names]
+        loops = list(zip(names, stops, strict=True))
+        for n, stop in loops if columns else loops[::-1]:
+            body = [For(n, syntax.constant(0), stop, syntax.constant(1), body, self.line)]
+        self.out += body
 
     def new(self, dims: Sequence[Any], ty: Any, base: str = "a", *, zeros: bool = False) -> Array:
         """Emit the allocation of an array."""
@@ -428,12 +414,8 @@ class Arrays(Indexing):
 
     def loop_over(self, target: Array, x: Value) -> None:
         """Emit loops that store every element."""
-        index, around = self.nest(dims_of(target))
-        outer, self.out = self.out, []
-        value = item(x, index)
-        self.out.append(Store(target.name, tuple(index), value, self.line))
-        body, self.out = self.out, outer
-        self.out += around(body)
+        with self.nest(dims_of(target)) as index:
+            self.out.append(Store(target.name, tuple(index), item(x, index), self.line))
 
     def copied(self, x: Value, base: str = "a") -> Array:
         """Return a new array with the same elements."""
@@ -449,8 +431,7 @@ class Arrays(Indexing):
             value = self.stacked(value)
         if isinstance(value, Array | Lazy):
             for have, want in zip(dims_of(value)[::-1], dims_of(target)[::-1], strict=False):
-                one = isinstance(have, ast.Constant) and have.value == 1
-                if not one and syntax.text(have) != syntax.text(want):
+                if not is_one(have) and syntax.text(have) != syntax.text(want):
                     self.check(want, have)
             if not in_place and self.overlaps(target, value):
                 value = self.copied(value)
@@ -474,9 +455,8 @@ class Arrays(Indexing):
 
     def root(self, name: str) -> str:
         """Return the array whose memory a view shares."""
-        table: dict[str, str] = self.__dict__.setdefault("sources", {})
-        while name in table:
-            name = table[name]
+        while name in self.sources:
+            name = self.sources[name]
         return name
 
     def rebind(self, name: str, buffer: Array, value: Value) -> None:
@@ -567,7 +547,3 @@ class Arrays(Indexing):
 
 
 _FOLDED = {ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod}
-
-
-def _type(node: Any) -> Any:
-    return node.ty

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import builtins
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,6 @@ from fgrad.adjoints.values import (
     Scalar,
     Static,
     Value,
-    context,
     dims_of,
     dtype,
     dtype_of,
@@ -51,6 +51,17 @@ class Calls:
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
+
+    @contextmanager
+    def aside(self, *, deeper: bool = False) -> Iterator[list[Any]]:
+        """Put what is emitted into a block of its own, which this is; a `deeper` one may not run."""
+        outer, self.out = self.out, []
+        self.depth += deeper
+        try:
+            yield self.out
+        finally:
+            self.out = outer
+            self.depth -= deeper
 
     def of_Call(self, node: ast.Call) -> Value:  # noqa: D102, N802
         if isinstance(node.func, ast.Attribute):
@@ -165,15 +176,13 @@ class Calls:
             return self.inline(inner, args, {})  # type: ignore[no-any-return]
         dims = [self.stable(d) for d in self.broadcast([a for a in args if not isinstance(a, Scalar)])]
         fixed = [self.kept(a) if isinstance(a, Scalar) else a for a in args]
-        at, around = self.nest(dims)
-        self.out, outer = [], self.out
-        self.scope.__dict__.setdefault("ufuncs", 0)
-        found = self.inline(inner, [Scalar(item(a, at)) for a in fixed], {})
-        assert isinstance(found, Scalar)  # noqa: S101 -- ufuncs give numbers
-        body, self.out = self.out, outer
-        made = self.new(dims, found.type)
-        body.append(syntax.Store(made.name, tuple(at), found.node, self.line))
-        self.out += around(body)
+        with self.aside() as loops, self.nest(dims) as at:
+            found = self.inline(inner, [Scalar(item(a, at)) for a in fixed], {})
+            assert isinstance(found, Scalar)  # noqa: S101 -- ufuncs give numbers
+            with self.aside() as before:
+                made = self.new(dims, found.type)
+            self.out.append(syntax.Store(made.name, tuple(at), found.node, self.line))
+        self.out += [*before, *loops]
         return made  # type: ignore[no-any-return]
 
     def passive(self, function: Any, args: Sequence[Value], node: ast.Call) -> Value:
@@ -335,7 +344,7 @@ class Calls:
         if not isinstance(x, Array | Lazy):
             return None
         dims = [self.stable(d) for d in dims_of(x)]
-        at, around = self.nest(dims, columns=axis is None and self.is_by_columns(x))
+        columns = axis is None and self.is_by_columns(x)
         k = None if axis is None else self.number(axis).value % len(dims)
         out = None
         if k is not None and len(dims) > 1:
@@ -344,18 +353,16 @@ class Calls:
             name = self.fresh("total")
             zero = 0.0 if syntax.is_floating(dtype(x)) else 0
             self.assign(name, syntax.constant(zero, self.sum_type(x)))
-        self.out, outer = [], self.out
-        value = item(x, at)
-        if out is not None:
-            where = [i for j, i in enumerate(at) if j != k]
-            here = syntax.load(out.name, where, out.type.dtype)
-            more = syntax.typed(ast.BinOp(here, ast.Add(), value), out.type.dtype)
-            self.out.append(syntax.Store(out.name, tuple(where), more, self.line))
-        else:
-            more = ast.BinOp(self.scalar(name).node, ast.Add(), value)
-            self.assign(name, syntax.typed(more, self.sum_type(x)))
-        body, self.out = self.out, outer
-        self.out += around(body)
+        with self.nest(dims, columns=columns) as at:
+            value = item(x, at)
+            if out is not None:
+                where = [i for j, i in enumerate(at) if j != k]
+                here = syntax.load(out.name, where, out.type.dtype)
+                more = syntax.typed(ast.BinOp(here, ast.Add(), value), out.type.dtype)
+                self.out.append(syntax.Store(out.name, tuple(where), more, self.line))
+            else:
+                more = ast.BinOp(self.scalar(name).node, ast.Add(), value)
+                self.assign(name, syntax.typed(more, self.sum_type(x)))
         return out if out is not None else self.scalar(name)  # type: ignore[no-any-return]
 
     def is_by_columns(self, x: Any) -> bool:
@@ -655,10 +662,6 @@ class Calls:
             kind = types.Array(inner, ndim, "C", readonly=True) if ndim else inner
             parts.append(self.parameter(self.fresh(f"{name}_{field}"), kind, params))
         return Group(parts, tuple(n for n, _ in syntax.element(ty).members), axes=axes)
-
-    def known_context(self) -> Any:
-        """Return what knows types."""
-        return context()
 
 
 def _frozen(ty: Any) -> Any:

@@ -162,7 +162,7 @@ class Indexing(Calls):
         name = self.fresh("v")
         self.types[name] = ty
         self.stale.pop(name, None)
-        self.__dict__.setdefault("sources", {})[name] = base.name
+        self.sources[name] = base.name
         self.out.append(View(name, base.name, form, self.line))
         return Array(name, ty)
 
@@ -214,12 +214,11 @@ class Indexing(Calls):
         """Emit a loop that acts on the elements where a mask holds, with their index."""
         for k, d in enumerate(dims_of(base)):
             self.check(d, dims_of(mask)[k])
-        at, around = self.nest(dims_of(mask))
-        outer, self.out = self.out, []
-        act(at)
-        inner, self.out = self.out, outer
-        test = syntax.load(mask.name, at, mask.type.dtype)
-        self.out += around([If(test, inner, [], self.line)])
+        with self.nest(dims_of(mask)) as at:
+            with self.aside() as inner:
+                act(at)
+            test = syntax.load(mask.name, at, mask.type.dtype)
+            self.out.append(If(test, inner, [], self.line))
 
     def counted(self, name: str) -> None:
         """Emit `name += 1`."""
@@ -274,7 +273,7 @@ class Indexing(Calls):
             self.put_masked(base, next(i for i in index if isinstance(i, Array | Lazy)), value)
             return
         if all(isinstance(i, Scalar) for i in index):
-            where = tuple([self.stable_index(i) for i in index])
+            where = tuple([self.integer(i) for i in index])
             node = self.number(value)
             if syntax.is_complex(node.ty) and not syntax.is_complex(base.type):
                 raise self.fail("a complex number is stored in a real array", "Store its real part")
@@ -289,9 +288,9 @@ class Indexing(Calls):
                 self.broadcast([chosen, value])
             else:
                 value = self.kept(value)
-            at, around = self.nest(chosen.dims)
-            target: Any = syntax.element_of(chosen.element(at))
-            self.out += around([Store(base.name, target[1], item(value, at), self.line)])
+            with self.nest(chosen.dims) as at:
+                target: Any = syntax.element_of(chosen.element(at))
+                self.out.append(Store(base.name, target[1], item(value, at), self.line))
             return
         view = self.view(base, index)
         if not isinstance(view, Array):
@@ -307,10 +306,6 @@ class Indexing(Calls):
         if not x.type.mutable or x.name in self.constants:
             raise self.fail(f"the constant array {x.name} is written to", "Pass it as an argument")
         self.note_write(x)
-
-    def stable_index(self, i: Any) -> Any:
-        """Return a part of an index."""
-        return self.integer(i)
 
     def opaque(self, node: Any, ty: Any) -> Array:
         """Emit a new array without derivatives."""

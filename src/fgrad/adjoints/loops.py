@@ -36,7 +36,7 @@ class Loops(Arrays):
         var = self.fresh(name or "k")
         self.types[var] = types.intp
         element = [] if free else [(s.target, at)]
-        until = tuple(self.flag(f) for f in getattr(s, "until", ()))
+        until = tuple(self.variable(f) for f in getattr(s, "until", ()))
         count = ""
         if until:
             count = self.fresh("turns")
@@ -69,13 +69,12 @@ class Loops(Arrays):
     def on_While(self, s: ast.While) -> None:  # noqa: D102, N802
         if s.orelse:
             raise self.fail("a loop has an `else`", "Use a flag")
-        until = tuple(self.flag(f) for f in getattr(s, "until", ()))
+        until = tuple(self.variable(f) for f in getattr(s, "until", ()))
         count = self.fresh("turns")
         self.assign(count, syntax.constant(0))
         more = syntax.typed(ast.BinOp(ast.Name(count, ast.Load()), ast.Add(), ast.Constant(1)), types.intp)
-        outer, self.out = self.out, []
-        test = self.truth(self.expr(s.test)).node
-        emitted, self.out = self.out, outer
+        with self.aside() as emitted:
+            test = self.truth(self.expr(s.test)).node
         if not emitted:
             body = self.loop_body(s, lambda: self.assign(count, more))
             self.out.append(While(test, body, s.lineno, count, until))
@@ -83,31 +82,23 @@ class Loops(Arrays):
         flag = self.fresh("left")
         self.assign(flag, syntax.constant(value=False))
 
-        def before() -> None:
-            self.assign(count, more)
-
         def guarded() -> None:
             found = self.truth(self.expr(s.test)).node
             held = self.fresh("c")
             self.assign(held, found)
             body, after = self.branch(s.body)
-            outer, self.out = self.out, []
-            self.assign(flag, syntax.constant(value=True))
-            left, self.out = self.out, outer
+            with self.aside() as left:
+                self.assign(flag, syntax.constant(value=True))
             self.out.append(If(self.scalar(held).node, body, left, s.lineno))
             self.scope.names = self.merged(after, dict(self.scope.names), s.lineno)
 
-        body = self.loop_body(s, before, guarded)
+        body = self.loop_body(s, lambda: self.assign(count, more), guarded)
         always = syntax.constant(value=True)
         self.out.append(While(always, body, s.lineno, count, (*until, flag)))
 
-    def flag(self, name: str) -> str:
-        """Return the scalar of a flag."""
-        return self.variable(name)  # type: ignore[no-any-return]
-
     def bind_anew(self, names: set[str], line: int) -> None:
         """Copy arrays whose names a block binds anew to buffers before it; it writes into those."""
-        own = {n for n in names if isinstance(self.scope.names.get(n), Array)} - self.carried_here
+        own = {n for n in names if isinstance(self.scope.names.get(n), Array)} - self.scope.carried
         for n in sorted(own):
             array: Any = self.scope.names[n]
             buffer = self.copied(array, n)
@@ -117,7 +108,7 @@ class Loops(Arrays):
                 self.borrowed[buffer.name] = f"{why}: it is written to"
                 self.borrowed[self.root(array.name)] = f"{why}: the other is written to"
             self.scope.names[n] = buffer
-        self.scope.__dict__["carried"] = self.carried_here | own
+        self.scope.carried |= own
 
     def loop_body(
         self, s: Any, before: Callable[[], None], body: Callable[[], None] | None = None
@@ -125,28 +116,18 @@ class Loops(Arrays):
         """Return the block of a loop; arrays that it binds anew are copied to buffers before it."""
         key = self.key(s)
         names = self.carried.setdefault(key, set())
-        outer_carried = self.carried_here
+        outer_carried = set(self.scope.carried)
         self.bind_anew(names, s.lineno)
         links, stale = self.marks.get(key, (set(), {}))  # at the end of its block, in the pass before
         self.links |= links
         self.stale |= stale
         start = dict(self.scope.names)
-
-        def all_of_it() -> None:
+        with self.aside(deeper=True) as made:
             before()
             if body is not None:
                 body()
             else:
                 self.block(s.body)
-
-        outer, self.out = self.out, []
-        self.depth += 1
-        try:
-            all_of_it()
-            made = self.out
-        finally:
-            self.out = outer
-            self.depth -= 1
         after = self.scope.names
         for n, x in start.items():
             y = after.get(n)
@@ -157,19 +138,15 @@ class Loops(Arrays):
             self.marks[key] = set(self.links), dict(self.stale)
             self.again = True
         self.scope.names = self.merged(start, after, s.lineno)
-        self.scope.__dict__["carried"] = outer_carried
+        self.scope.carried = outer_carried
         return made
 
     def key(self, s: Any) -> int:
         """Return what tells a loop from others, in every pass."""
         text = "/".join(f"{scope.source.name}" for scope in self.scopes)
-        return hash((text, s.lineno, s.col_offset, self.count_key(text, s)))
-
-    def count_key(self, text: str, s: Any) -> int:
-        """Return how often a loop was met before in this pass."""
-        table: dict[Any, int] = self.__dict__.setdefault("met", {})
-        k = table[text, s.lineno, s.col_offset] = table.get((text, s.lineno, s.col_offset), 0) + 1
-        return k
+        here = (text, s.lineno, s.col_offset)
+        self.met[here] += 1
+        return hash((*here, self.met[here]))
 
 
 def _loops(stmts: Sequence[ast.stmt], name: str) -> list[ast.For]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -60,6 +61,8 @@ class Lowering(Loops):
         self.borrowed: dict[str, str] = {}  # arrays that must not be written to, as they may be others
         self.links: set[frozenset[str]] = set()  # buffers, and arrays that a loop binds to their names
         self.hint = "a"  # what to call an array that is made
+        self.sources: dict[str, str] = {}  # arrays by the names of their views
+        self.met: Counter[Any] = Counter()  # how often a loop was met
         self.refuses = False  # whether the kernel raises or asserts
 
     # ---- names and types ----------------------------------------------------------------------------
@@ -151,7 +154,7 @@ class Lowering(Loops):
             )
         if len(self.scopes) > 30:
             raise self.fail("calls are nested too deeply", "Write the recursion as a loop")
-        scope = Scope(source, source.name)
+        scope = Scope(source)
         bound = self.bind(source, function, args, keywords)
         line = self.line
         self.scopes.append(scope)
@@ -201,15 +204,6 @@ class Lowering(Loops):
             if method is None:
                 raise self.refused(s)
             method(s)
-
-    def inside(self, stmts: Sequence[ast.stmt]) -> list[Stmt]:
-        """Return the statements of a block of its own."""
-        outer, self.out = self.out, []
-        try:
-            self.block(stmts)
-            return self.out
-        finally:
-            self.out = outer
 
     def on_Pass(self, s: ast.Pass) -> None:  # noqa: D102, N802
         del s
@@ -308,7 +302,7 @@ class Lowering(Loops):
         names = [t.id for t in target.elts if isinstance(t, ast.Name)]
         kept: list[Value] = []
         for t, v in zip(target.elts, value.items, strict=True):
-            carried = isinstance(t, ast.Name) and t.id in self.carried_here
+            carried = isinstance(t, ast.Name) and t.id in self.scope.carried
             if isinstance(v, Array) and carried and len(exchanged) > 1 and len(names) > 1:
                 if lent:
                     raise self.fail(lent[0], "Copy it with `.copy()` before the loop")
@@ -317,11 +311,6 @@ class Lowering(Loops):
                 kept.append(v if isinstance(v, Scalar) and len(target.elts) == 1 else self.kept(v))
         for t, v in zip(target.elts, kept, strict=True):
             self.store_to(t, v)
-
-    @property
-    def carried_here(self) -> set[str]:
-        """The names of arrays that loops around bind anew."""
-        return getattr(self.scope, "carried", set())
 
     def bind_name(self, name: str, value: Value) -> None:
         """Let a name stand for a value."""
@@ -343,7 +332,7 @@ class Lowering(Loops):
             self.assign(inner, value.node)
             self.scope.names[name] = self.scalar(inner)
             return
-        if isinstance(before, Array) and name in self.carried_here:
+        if isinstance(before, Array) and name in self.scope.carried:
             self.rebind(name, before, value)
             return
         if isinstance(value, Lazy):
@@ -352,7 +341,7 @@ class Lowering(Loops):
 
     def variable(self, name: str) -> str:
         """Return the name of the scalar that a name of this function is."""
-        table: dict[str, str] = self.scope.__dict__.setdefault("variables", {})
+        table = self.scope.variables
         if name not in table:
             table[name] = self.fresh(name)
         return table[name]
@@ -407,11 +396,8 @@ class Lowering(Loops):
     def branch(self, stmts: Sequence[ast.stmt]) -> tuple[list[Stmt], dict[str, Value]]:
         """Return a block and what names stand for behind it."""
         before = dict(self.scope.names)
-        self.depth += 1
-        try:
-            body = self.inside(stmts)
-        finally:
-            self.depth -= 1
+        with self.aside(deeper=True) as body:
+            self.block(stmts)
         after, self.scope.names = self.scope.names, before
         return body, after
 
@@ -431,12 +417,12 @@ class Lowering(Loops):
             self.assign(held, test)
             test = self.scalar(held).node
         line = self.line
-        names, carried = self.carried.setdefault(self.key(s), set()), self.carried_here
+        names, carried = self.carried.setdefault(self.key(s), set()), set(self.scope.carried)
         self.bind_anew(names, line)
         before = dict(self.scope.names)
         body, after = self.branch(s.body)
         orelse, other = self.branch(s.orelse)
-        self.scope.__dict__["carried"] = carried
+        self.scope.carried = carried
         for n, v in before.items():
             x, y = after.get(n), other.get(n)
             both = isinstance(v, Array) and isinstance(x, Array) and isinstance(y, Array)
@@ -448,8 +434,7 @@ class Lowering(Loops):
 
     def changing(self) -> set[str]:
         """Return variables that may change while a block runs: the source assigns them more than once."""
-        table: dict[str, str] = self.scope.__dict__.get("variables", {})
-        return {inner for name, inner in table.items() if self.scope.stores.get(name, 0) != 1}
+        return {inner for name, inner in self.scope.variables.items() if self.scope.stores.get(name, 0) != 1}
 
     def merged(self, one: dict[str, Value], other: dict[str, Value], line: int) -> dict[str, Value]:
         """Return what names stand for behind two branches."""
@@ -524,7 +509,7 @@ def _one_pass(
     work: Lowering, function: Callable[..., Any], argument_types: Sequence[Any], options: dict[str, Any]
 ) -> tuple[Function, Any]:
     source = source_of(function)
-    scope = Scope(source, source.name)
+    scope = Scope(source)
     work.scopes.append(scope)
     work.line = source.first
     params: list[Param] = []
@@ -538,7 +523,7 @@ def _one_pass(
         value = scope.names[name]
         if name in scope.assigned and isinstance(value, Scalar):
             inner = work.variable(name) if name not in work.used else work.fresh(f"{name}_now")
-            scope.__dict__.setdefault("variables", {})[name] = inner
+            scope.variables[name] = inner
             work.assign(inner, value.node)
             scope.names[name] = work.scalar(inner)
     work.block(scope.body)

@@ -21,7 +21,6 @@ class Reversal:
         self.used = {*function.types, *function.constants, "np", "math", "sf", "si", "sc", "pf", "pi", "pc"}
         self.used |= {*slopes.HELPERS, *memory.PLAIN, "uint64"}
         self.roots = syntax.families(function)
-        self.own: set[str] = set()
         self.cts: dict[str, str] = {}
         for n in sorted(active):
             self.cts[n] = self.fresh(f"{n}_ct")
@@ -34,7 +33,6 @@ class Reversal:
             k += 1
             name = f"{base}{k}"
         self.used.add(name)
-        self.own.add(name)
         return name
 
     def root(self, name: str) -> str:

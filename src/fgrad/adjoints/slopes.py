@@ -6,7 +6,6 @@ import ast
 import builtins
 import copy
 import math
-import operator
 from functools import cache
 from typing import Any
 
@@ -16,7 +15,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from fgrad.adjoints import syntax
-from fgrad.adjoints.values import result_type, unified
+from fgrad.adjoints.values import OPERATORS, result_type, unified
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, Operand, var
 
@@ -245,14 +244,7 @@ def _result(node: Any, parts: list[Any], constants: dict[str, Any]) -> Any:
         return types.float64  # np.inf
     if isinstance(node, ast.Call):
         return _call_type(_function(syntax.text(node.func), constants), *kinds)
-    return _call_type(_PYTHON[type(node.op)], *kinds)
-
-
-_PYTHON = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.Pow: operator.pow, ast.Mod: operator.mod, ast.FloorDiv: operator.floordiv, ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-}  # fmt: skip
+    return _call_type(OPERATORS[type(node.op)], *kinds)
 
 
 def _function(name: str, constants: dict[str, Any]) -> Any:

@@ -83,14 +83,15 @@ def source_of(function: Callable[..., Any]) -> Source:
 class Scope:
     """One function while it is lowered: what its names stand for."""
 
-    def __init__(self, source: Source, suffix: str) -> None:
+    def __init__(self, source: Source) -> None:
         self.source: Source = source
-        self.suffix: str = suffix
         self.names: dict[str, Value] = {}
         self.body: list[ast.stmt] = without_jumps(source.loops)
         self.stores: Counter[str] = Counter(stored_names(self.body))
         self.assigned: set[str] = set(self.stores)
         self.result: Value = Static(None)
+        self.variables: dict[str, str] = {}  # names of scalars, by those of the source
+        self.carried: set[str] = set()  # names of arrays that loops around bind anew
 
 
 def stored_names(stmts: Sequence[ast.stmt], *, loops: bool = True) -> Iterator[str]:

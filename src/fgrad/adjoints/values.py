@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -14,6 +15,16 @@ from numba import types
 
 from fgrad.adjoints import syntax
 from fgrad.compat.numba import typing_context
+
+OPERATORS: dict[type, Any] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
+    ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_, ast.BitXor: operator.xor,
+    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_, ast.Invert: operator.invert,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -138,11 +149,12 @@ def item(x: Value, index: Sequence[Any]) -> Any:
     assert isinstance(x, Array | Lazy)  # noqa: S101 -- nothing else has elements
     dims = dims_of(x)
     used = list(index[len(index) - len(dims) :])
-    used = [syntax.constant(0) if _is_one(d) else i for d, i in zip(dims, used, strict=True)]
+    used = [syntax.constant(0) if is_one(d) else i for d, i in zip(dims, used, strict=True)]
     return x.element(used) if isinstance(x, Lazy) else syntax.load(x.name, used, x.type.dtype)
 
 
-def _is_one(node: Any) -> bool:
+def is_one(node: Any) -> bool:
+    """Return whether a length is the constant one."""
     return isinstance(node, ast.Constant) and node.value == 1
 
 
