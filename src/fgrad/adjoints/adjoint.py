@@ -19,13 +19,12 @@ from fgrad.adjoints import emission, syntax
 from fgrad.adjoints.activity import active_names
 from fgrad.adjoints.indices import arranged
 from fgrad.adjoints.order import is_free, taken_once
-from fgrad.adjoints.recording import Recording, shapes_of
+from fgrad.adjoints.recording import Recording, shapes_read
 from fgrad.adjoints.reversal import Reversal
 from fgrad.adjoints.snapshots import Snapshots
 from fgrad.adjoints.strips import ANY_ORDER
 from fgrad.adjoints.sums import Sums
 from fgrad.adjoints.syntax import Alloc, Assign, For, Function, If, Opaque, Raise, Stmt, Store, View, While
-from fgrad.adjoints.tangent import renamed
 from fgrad.adjoints.zeros import Zeros
 
 _ALLOCATION = re.compile(r" {4}\w+ = (np\.(empty|zeros)\(|\w+\.copy\(\))")
@@ -52,6 +51,7 @@ class Adjoint(Snapshots):
         self.live, self.recording = self.plan.live, True  # of the sweep that is written
         self.cts = self.reversal.cts
         self.kinds = function.types
+        self.shapes = shapes_read(function)
         self.sums: Sums | None = None  # of the loop that is written
         outside = {*self.given, *(p.name for p in function.params)}
         scalars = [
@@ -298,9 +298,8 @@ class Adjoint(Snapshots):
         if self.plan.contents.get(id(s.body)) or not all(map(self.is_flat, s.body)):
             return False
         counts = self.counts(s.body)
-        start, stop, step = (syntax.text(n) for n in (s.start, s.stop, s.step))
+        start, stop = syntax.text(s.start), syntax.text(s.stop)
         gap = f"abs({stop} - {start})" if start != "0" else f"abs({stop})"
-        del step
         for k, n in sorted(counts.items()):
             more = f"p{k} + {gap}" if n == 1 else f"p{k} + {n} * {gap}"
             out.add(f"if {more} > s{k}.size:", s.line)
@@ -355,7 +354,7 @@ class Adjoint(Snapshots):
 
     def ct_view(self, s: View) -> str:
         """Return the view of cotangents beside one of values."""
-        form = renamed(s.form, {s.source: self.cts[s.source]})
+        form = syntax.filled(s.form, {s.source: syntax.name(self.cts[s.source])})
         return f"{self.cts[s.name]} = {syntax.text(form)}"
 
     def result(self, name: str, out: emission.Text) -> str:
@@ -401,35 +400,13 @@ class Adjoint(Snapshots):
                 if s.name in self.cts:
                     out.add(self.ct_view(s), s.line)
             elif s in again:
-                self.once_more(s, out)
+                emission.statements([s], out, self.kinds, self.once_more)
 
-    @property
-    def shapes(self) -> set[str]:
-        """Return the arrays whose shapes are read."""
-        if not hasattr(self, "_shapes"):
-            heads = (e for s in syntax.walk(self.function.body) for e in syntax.heads(s))
-            self._shapes = {n for e in heads for n in shapes_of(e)}
-        return self._shapes
-
-    def once_more(self, s: Stmt, out: emission.Text) -> None:
-        """Write a statement that is recomputed."""
-        if isinstance(s, If):
-            out.add(f"if {syntax.text(s.test)}:", s.line)
-            for block in (s.body, s.orelse):
-                if block is s.orelse:
-                    if not block:
-                        continue
-                    out.add("else:")
-                out.depth += 1
-                for t in block:
-                    self.once_more(t, out)
-                if not block:
-                    out.add("pass")
-                out.depth -= 1
-            return
+    def once_more(self, s: Stmt, out: emission.Text, kinds: dict[str, Any]) -> None:
+        """Write a statement that is recomputed, and holds no others."""
         if s in self.plan.slots:
             out.add(f"{self.plan.slots[s]} = {s.name}")  # type: ignore[union-attr]
-        emission.simple(s, out, self.kinds)
+        emission.simple(s, out, kinds)
 
     def line_back(self, s: Stmt, out: emission.Text) -> None:
         """Write the reverse of a statement."""
@@ -479,7 +456,7 @@ class Adjoint(Snapshots):
         """Return the sums of a loop that holds no others."""
         if any(isinstance(t, For | While) for t in syntax.walk(s.body)):
             return None
-        return Sums(s, self.plan, self.reversal)
+        return Sums(s, self.plan, self.reversal, self.bounds)
 
     def turn_back(self, s: Stmt, out: emission.Text) -> list[str]:
         """Return the lines of a turn that runs again, and then back."""
@@ -499,16 +476,7 @@ class Adjoint(Snapshots):
         inner = emission.Text()
         inner.depth, inner.line = out.depth + 1, out.line
         self.backward(body, inner)
-        if not any(self.matters(s) for s in body):
-            return []
-        return inner.lines
-
-    def matters(self, s: Stmt) -> bool:
-        """Return whether the reverse of a statement does anything."""
-        if any(self.plan.contents.get(id(b)) for t in syntax.walk([s]) for b in syntax.blocks(t)):
-            return True
-        return any(t in self.plan.pushed or t in self.plan.slots or self.plan.reverse.get(t)
-                   for t in syntax.walk([s]))  # fmt: skip
+        return inner.lines if any(map(self.plan.has_reverse, body)) else []
 
     def head_back(self, s: For | While, out: emission.Text) -> None:
         """Write the head of a loop that runs backwards, and what else begins a turn."""

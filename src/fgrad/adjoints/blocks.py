@@ -25,6 +25,7 @@ from fgrad.adjoints.strips import (
     loop_over_parts,
     turn_of,
 )
+from fgrad.adjoints.syntax import filled
 
 DEEP, SHALLOW = 512, 4  # values that a turn records, above which blocks are shorter; turns in those
 
@@ -217,7 +218,7 @@ class _Block:
 
     def invariant(self, node: ast.expr) -> ast.expr:
         """Return an expression in terms of what the loop does not change."""
-        made = copy.deepcopy(node)
+        made = node
         for _ in range(8):
             names = {n.id for n in ast.walk(made) if isinstance(n, ast.Name)}
             changed = names & self.values.keys()
@@ -225,7 +226,7 @@ class _Block:
             if not changed:
                 return made
             demand(all(len(self.values[n]) == 1 for n in changed))
-            made = _Filled({n: self.values[n][0] for n in changed}).visit(made)
+            made = filled(made, {n: self.values[n][0] for n in changed})
         raise UnfitError
 
     def block(self, body: Sequence[ast.stmt]) -> list[Any]:
@@ -362,14 +363,6 @@ class _Expanded(ast.NodeTransformer):
             node.slice = ast.parse(f"uint64(pf + {self.place})", mode="eval").body
             return node
         return self.generic_visit(node)
-
-
-class _Filled(ast.NodeTransformer):
-    def __init__(self, values: Mapping[str, ast.expr]) -> None:
-        self.values = values
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return copy.deepcopy(self.values.get(node.id, node))
 
 
 def demand(condition: bool) -> None:

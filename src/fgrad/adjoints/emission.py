@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numba import types
@@ -102,33 +102,35 @@ def assigned(value: Any, ty: Any) -> str:
     return syntax.text(value)
 
 
-def statements(body: Sequence[Stmt], out: Text, kinds: dict[str, Any]) -> None:
-    """Write statements as they are."""
+def statements(
+    body: Sequence[Stmt], out: Text, kinds: dict[str, Any], write: Callable[..., None] = simple
+) -> None:
+    """Write statements, by `write` those that hold no others."""
     if not body:
         out.add("pass")
     for s in body:
         if isinstance(s, If):
             out.add(f"if {syntax.text(s.test)}:", s.line)
-            nested(s.body, out, kinds)
+            nested(s.body, out, kinds, write)
             if s.orelse:
                 out.add("else:")
-                nested(s.orelse, out, kinds)
+                nested(s.orelse, out, kinds, write)
         elif isinstance(s, For | While):
             out.add(for_text(s) if isinstance(s, For) else f"while {syntax.text(s.test)}:", s.line)
-            nested(s.body, out, kinds)
+            nested(s.body, out, kinds, write)
             if s.until:
                 out.depth += 1
                 out.add(f"if {' or '.join(s.until)}:")
                 out.add("    break")
                 out.depth -= 1
         else:
-            simple(s, out, kinds)
+            write(s, out, kinds)
 
 
-def nested(body: Sequence[Stmt], out: Text, kinds: dict[str, Any]) -> None:
+def nested(body: Sequence[Stmt], out: Text, kinds: dict[str, Any], write: Callable[..., None]) -> None:
     """Write a block."""
     out.depth += 1
-    statements(body, out, kinds)
+    statements(body, out, kinds, write)
     out.depth -= 1
 
 

@@ -7,7 +7,7 @@ kernel, or of a derivative, and no Python; where that raises, it says so by a nu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -311,40 +311,30 @@ def _paths(structure: Any, path: str = "") -> list[tuple[int, str]]:
     return [p for k, part in enumerate(structure) for p in _paths(part, f"{path}[{k}]")]
 
 
+def _cast(signature: Any, emit: Callable[[Any, Any, Any], Any]) -> Any:
+    """Return what an intrinsic gives of its one argument: the signature, and what emits its code."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        from llvmlite import ir  # noqa: PLC0415 -- late: eager programs need no machine code
+
+        del context, signature
+        return emit(builder, values[0], ir)
+
+    return signature, generate
+
+
 @intrinsic
 def pointer(context: Any, word: Any) -> Any:
     """Return the pointer that an integer is."""
     del context
-
-    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        del context, signature
-        return builder.inttoptr(values[0], _byte_pointer())
-
-    return types.voidptr(word), emit
+    return _cast(types.voidptr(word), lambda b, x, ir: b.inttoptr(x, ir.IntType(8).as_pointer()))
 
 
 @intrinsic
 def place(context: Any, words: Any) -> Any:
     """Return the address of the words that a pointer points to."""
     del context
-
-    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        del context, signature
-        return builder.ptrtoint(values[0], _word())
-
-    return types.int64(words), emit
-
-
-def _byte_pointer() -> Any:
-    from llvmlite import ir  # noqa: PLC0415 -- late: eager programs need no machine code
-
-    return ir.IntType(8).as_pointer()
-
-
-def _word() -> Any:
-    from llvmlite import ir  # noqa: PLC0415 -- late, as above
-
-    return ir.IntType(64)
+    return _cast(types.int64(words), lambda b, x, ir: b.ptrtoint(x, ir.IntType(64)))
 
 
 _NAMES = {"np": np, "pointer": pointer, "place": place, "carray": carray}

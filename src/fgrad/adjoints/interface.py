@@ -139,7 +139,7 @@ class Differentiable:
 
             self._stamp = self._stamp or stamped(self.kernel_to_differentiate)  # it names what came later
             form = Form(
-                lambda values: _rebuilt_arguments(structure, values),
+                lambda values: _unflattened(structure, iter(values)),
                 lambda names, classes: _texts(structure, iter(names), classes),
                 self._stamp,
                 self._result_shape,
@@ -219,7 +219,7 @@ def _flattened(x: Any, leaves: list[Any]) -> Any:
     return 0
 
 
-def _unflattened(structure: Any, values: Any) -> Any:
+def _unflattened(structure: Any, values: Iterator[Any]) -> Any:
     if structure is None:
         return None
     if structure == 0:
@@ -227,11 +227,6 @@ def _unflattened(structure: Any, values: Any) -> Any:
     kind, *parts = structure
     items = [_unflattened(p, values) for p in parts]
     return tuple(items) if kind is tuple else kind(*items)
-
-
-def _rebuilt_arguments(structure: Any, values: Sequence[Any]) -> tuple[Any, ...]:
-    found: tuple[Any, ...] = _unflattened(structure, iter(values))
-    return found
 
 
 def _texts(structure: Any, names: Iterator[str], classes: dict[str, Any]) -> list[str]:
@@ -434,11 +429,6 @@ def result_dtype(element: Any, kinds: Sequence[Any]) -> np.dtype[Any]:
     return found
 
 
-def elementwise(ufunc: Any) -> Elementwise:
-    """Return a ufunc of Numba with derivatives."""
-    return Elementwise(ufunc)
-
-
 @overload
 def differentiate(
     kernel: Callable[..., Any], *, checkpoint: int | bool = False, result_shape: ResultShape | None = None
@@ -510,7 +500,7 @@ def differentiate(
         own = kernel.checkpoint, kernel._result_shape
         return Differentiable(kernel.kernel_to_differentiate, checkpoint or own[0], result_shape or own[1])
     if is_dufunc(kernel):
-        return elementwise(kernel)
+        return Elementwise(kernel)
     if is_gufunc(kernel):
         return Generalized(kernel)
     if not is_dispatcher(kernel):

@@ -315,7 +315,7 @@ class Lowering(Loops):
     def bind_name(self, name: str, value: Value) -> None:
         """Let a name stand for a value."""
         if name == RESULT:
-            self.keep_result(value)
+            self.scope.result = self.kept_result(self.scope.result, value)
             return
         before = self.scope.names.get(name)
         if isinstance(value, Scalar):
@@ -346,22 +346,6 @@ class Lowering(Loops):
             table[name] = self.fresh(name)
         return table[name]
 
-    def keep_result(self, value: Value) -> None:
-        """Note what the function returns."""
-        if isinstance(value, Lazy):
-            value = self.materialised(value, "result")
-        before = self.scope.result
-        if isinstance(value, Group) and (value.listed or value.axes):
-            raise self.fail("a list, or an array of records, is returned", "Return a tuple or arrays")
-        if isinstance(value, Group):
-            parts = before.items if isinstance(before, Group) else [None] * len(value.items)
-            if len(parts) != len(value.items):
-                raise self.fail("returned tuples differ in length", "Return tuples of one length")
-            items = [self.kept_result(p, v) for p, v in zip(parts, value.items, strict=True)]
-            self.scope.result = Group(items, value.fields)
-        else:
-            self.scope.result = self.kept_result(before, value)
-
     def kept_result(self, before: Any, value: Value) -> Value:
         """Return the variable of one returned value."""
         if isinstance(value, Static) and value.value is None:
@@ -377,11 +361,14 @@ class Lowering(Loops):
             if self.depth:
                 raise self.fail("an array is returned from inside a loop or branch", "Return it at the end")
             return value
-        if isinstance(value, Group) and not (value.listed or value.axes):
+        if isinstance(value, Group) and (value.listed or value.axes):
+            raise self.fail("a list, or an array of records, is returned", "Return a tuple or arrays")
+        if isinstance(value, Group):
             parts = before.items if isinstance(before, Group) else [None] * len(value.items)
-            if len(parts) == len(value.items):
-                items = [self.kept_result(p, v) for p, v in zip(parts, value.items, strict=True)]
-                return replace(value, items=items)
+            if len(parts) != len(value.items):
+                raise self.fail("returned tuples differ in length", "Return tuples of one length")
+            items = [self.kept_result(p, v) for p, v in zip(parts, value.items, strict=True)]
+            return replace(value, items=items)
         if not isinstance(value, Scalar):
             raise self.fail("what it returns is no number, array, or tuple of those", "Return those")
         if isinstance(before, Scalar):

@@ -14,7 +14,7 @@ from typing import Any
 from fgrad import locks
 from fgrad.adjoints.batched import Batched
 from fgrad.adjoints.launches import launched
-from fgrad.adjoints.programs import Program
+from fgrad.adjoints.programs import Program, tangent_places
 from fgrad.compiler.library import LIBRARY, ON_PAIRS
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
@@ -152,7 +152,7 @@ def _derivative(pattern: Pattern, count: int, directions: int) -> VJP:
         along = {i: u for i, u in zip(params["wrt"], us, strict=True) if u is not None}
         moved = [along[i] if i in along else near(values[i]).zeros(values[i].shape, values[i].dtype)
                  for i in kernel.floating]  # fmt: skip
-        places = dict(zip(kernel.floating_outputs, kernel.tangent_outputs(), strict=True))
+        places = dict(zip(kernel.floating_outputs, tangent_places(kernel.function), strict=True))
         behind = tuple([places[i] for i in given])
         found: dict[int, Any] = {}
         if any(i < count for i in tracked):

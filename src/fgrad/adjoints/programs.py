@@ -158,10 +158,6 @@ class Program:
         order = sorted(range(len(self.places)), key=lambda k: self.places[k])
         return [k for k in order if self.operands[k].floating]
 
-    def tangent_outputs(self) -> list[int]:
-        """Return for each floating output the output of the tangent that goes with it."""
-        return tangent_places(self.function)
-
     @lazy
     def tangent(self) -> Program:
         """The program (x, dx) -> (f(x), J dx)."""

@@ -16,7 +16,8 @@ from typing import Any
 from fgrad.adjoints import syntax
 from fgrad.adjoints.overwriting import Bounds, linear
 from fgrad.adjoints.reversal import Reversal, operands
-from fgrad.adjoints.syntax import Alloc, Assign, For, If, Opaque, Raise, Stmt, Store, View, While
+from fgrad.adjoints.syntax import Alloc, Assign, For, Function, If, Opaque, Raise, Stmt, Store, View, While
+from fgrad.locks import lazy
 
 
 @dataclass
@@ -40,6 +41,10 @@ class Plan:
             t in self.pushed or any(self.contents.get(id(b)) for b in syntax.blocks(t))
             for t in syntax.walk([s])
         )
+
+    def has_reverse(self, s: Stmt) -> bool:
+        """Return whether there is anything in the reverse of a statement."""
+        return self.records(s) or any(self.reverse.get(t) or t in self.slots for t in syntax.walk([s]))
 
 
 class _CarriedError(Exception):
@@ -358,7 +363,11 @@ class Recording:
         while size != len(wanted):
             size = len(wanted)
             for s in syntax.walk(body):
-                if not isinstance(s, If | For | While) or self.has_reverse(s) or self.written_by(s) & wanted:
+                if (
+                    not isinstance(s, If | For | While)
+                    or self.plan.has_reverse(s)
+                    or self.written_by(s) & wanted
+                ):
                     wanted |= self.uses(s)
                 if isinstance(s, Alloc):
                     wanted |= set(self.read_by(s))
@@ -371,13 +380,6 @@ class Recording:
                 for t in syntax.walk([s]):
                     wanted |= set(self.read_by(t)) | self.uses(t)
         return found[::-1]
-
-    def has_reverse(self, s: Stmt) -> bool:
-        """Return whether there is anything in the reverse of a statement."""
-        if any(self.plan.contents.get(id(b)) for t in syntax.walk([s]) for b in syntax.blocks(t)):
-            return True
-        return any(self.plan.reverse.get(t) or t in self.plan.pushed or t in self.plan.slots
-                   for t in syntax.walk([s]))  # fmt: skip
 
     def step(self, s: Stmt, needed: set[str], *, inner: bool) -> set[str]:
         """Return what is needed behind a statement."""
@@ -393,7 +395,7 @@ class Recording:
             return needed
         if isinstance(s, If):
             ways = [self.block(b, needed, top=False, inner=inner) for b in (s.body, s.orelse)]
-            return ways[0] | ways[1] | (self.uses(s) if self.has_reverse(s) else set())
+            return ways[0] | ways[1] | (self.uses(s) if self.plan.has_reverse(s) else set())
         if s in self.fused:
             return needed | self.uses(s) | self.turn(s, needed)
         if isinstance(s, For | While):
@@ -405,7 +407,7 @@ class Recording:
                 around |= behind
             if self.is_segmented(s):
                 around |= self.taken_by_turns(s, set(syntax.walk(s.body))) - self.written_by(s)
-            return around | (self.uses(s) if self.has_reverse(s) else set())
+            return around | (self.uses(s) if self.plan.has_reverse(s) else set())
         return needed | self.uses(s)
 
     def mark(self, s: Stmt, *, inner: bool) -> None:
@@ -541,23 +543,20 @@ class Recording:
             return self.reversal.root(s.name) in needed or s.name in needed or s.name in self.shapes
         return isinstance(s, Raise) and bool(getattr(s.value, "kept", False))
 
-    @property
+    @lazy
     def shapes(self) -> set[str]:
-        """Return the arrays whose shapes are read."""
-        if not hasattr(self, "_shapes"):
-            self._shapes = set()
-            for s in syntax.walk(self.function.body):
-                for e in syntax.heads(s):
-                    self._shapes |= shapes_of(e)
-            for n in list(self._shapes):
-                view = self.views.get(n)
-                while view is not None:
-                    self._shapes.add(view.source)
-                    view = self.views.get(view.source)
-        return self._shapes
+        """The arrays whose shapes are read, and what views on the way to them are made of."""
+        found = shapes_read(self.function)
+        for n in list(found):
+            view = self.views.get(n)
+            while view is not None:
+                found.add(view.source)
+                view = self.views.get(view.source)
+        return found
 
 
-def shapes_of(node: ast.AST) -> set[str]:
-    """Return the arrays whose shapes an expression reads."""
-    found = (n for n in ast.walk(node) if isinstance(n, ast.Attribute) and n.attr == "shape")
+def shapes_read(function: Function) -> set[str]:
+    """Return the arrays whose shapes a function reads."""
+    heads = (e for s in syntax.walk(function.body) for e in syntax.heads(s))
+    found = (n for e in heads for n in ast.walk(e) if isinstance(n, ast.Attribute) and n.attr == "shape")
     return {n.value.id for n in found if isinstance(n.value, ast.Name)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import copy
 import math
 from functools import cache
 from typing import Any
@@ -138,16 +137,7 @@ def _power(x: Any, n: Any) -> Any:
 
 def _instance(key: tuple[str, int, int], value: Any, args: list[Any]) -> Any:
     template = _template(key, syntax.is_complex(value.ty))
-    filled = _Filling({"f_": value, **{f"x{i}_": a for i, a in enumerate(args)}})
-    return filled.visit(copy.deepcopy(template))
-
-
-class _Filling(ast.NodeTransformer):
-    def __init__(self, parts: dict[str, Any]) -> None:
-        self.parts = parts
-
-    def visit_Name(self, node: ast.Name) -> Any:
-        return self.parts.get(node.id, node)
+    return syntax.filled(template, {"f_": value, **{f"x{i}_": a for i, a in enumerate(args)}})
 
 
 @cache
@@ -202,27 +192,22 @@ def annotated(node: Any, kinds: dict[str, Any], constants: dict[str, Any]) -> An
     return syntax.typed(node, _result(node, parts, constants))
 
 
+_PARTS = {"left", "right", "operand", "comparators", "values", "test", "body", "orelse", "args"}
+
+
 def _operands(node: Any) -> list[Any]:
-    if isinstance(node, ast.BinOp):
-        node.left, node.right = (_constant(n) for n in (node.left, node.right))
-        return [node.left, node.right]
-    if isinstance(node, ast.UnaryOp):
-        node.operand = _constant(node.operand)
-        return [node.operand]
-    if isinstance(node, ast.Compare):
-        node.left, node.comparators = _constant(node.left), [_constant(n) for n in node.comparators]
-        return [node.left, *node.comparators]
-    if isinstance(node, ast.BoolOp):
-        return list(node.values)
-    if isinstance(node, ast.IfExp):
-        node.body, node.orelse = _constant(node.body), _constant(node.orelse)
-        return [node.test, node.body, node.orelse]
-    if isinstance(node, ast.Call):
-        node.args = [_constant(n) for n in node.args]
-        return list(node.args)
-    if isinstance(node, ast.Attribute):
-        return []
-    raise TypeError(ast.dump(node))
+    """Return what an operator or a call takes; constants get their types."""
+    if not isinstance(
+        node, ast.BinOp | ast.UnaryOp | ast.Compare | ast.BoolOp | ast.IfExp | ast.Call | ast.Attribute
+    ):
+        raise TypeError(ast.dump(node))
+    found: list[Any] = []
+    for field in [f for f in node._fields if f in _PARTS]:
+        part = getattr(node, field)
+        made = [_constant(n) for n in part] if isinstance(part, list) else _constant(part)
+        setattr(node, field, made)
+        found += made if isinstance(made, list) else [made]
+    return found
 
 
 def _constant(node: Any) -> Any:

@@ -177,12 +177,12 @@ class _Loop:
                 text = ast.unparse(n)
                 if text not in names:
                     names[text] = len(copies) + len(adds)
-                    copies.append(_assign(_place(names[text], ast.Store()), copy.deepcopy(n)))
+                    copies.append(ast.Assign([_place(names[text], ast.Store())], copy.deepcopy(n)))
                 n.value, n.slice = ast.Name(_BUFFER, ast.Load()), ast.Constant(names[text])
             target = s.target if isinstance(s, ast.AugAssign) else None
             if isinstance(target, ast.Subscript) and self.is_apart(target):
                 held = len(copies) + len(adds)
-                work.append(_assign(_place(held, ast.Store()), value))
+                work.append(ast.Assign([_place(held, ast.Store())], value))
                 s.value = _place(held, ast.Load())  # type: ignore[attr-defined]
                 adds.append(s)
             else:
@@ -196,10 +196,6 @@ _BUFFER = "short array"
 
 def _place(number: int, ctx: Any) -> ast.Subscript:
     return ast.Subscript(ast.Name(_BUFFER, ast.Load()), ast.Constant(number), ctx)
-
-
-def _assign(target: ast.expr, value: ast.expr) -> ast.stmt:
-    return ast.Assign([target], value)
 
 
 class _Placed(ast.NodeTransformer):

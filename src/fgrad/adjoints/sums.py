@@ -16,10 +16,9 @@ from fgrad.adjoints.syntax import Alloc, Assign, For, Opaque, View, While
 class Sums:
     """The cotangents that a loop adds to, and neither reads nor changes otherwise."""
 
-    def __init__(self, loop: For | While, plan: Plan, reversal: Reversal) -> None:
-        self.loop, self.plan, self.reversal = loop, plan, reversal
+    def __init__(self, loop: For | While, plan: Plan, reversal: Reversal, bounds: Bounds) -> None:
+        self.loop, self.reversal, self.bounds = loop, reversal, bounds
         self.arrays = {ct: n for n, ct in reversal.cts.items()}
-        self.names: dict[str, tuple[str, Any]] = {}
         self.found: dict[str, tuple[str, Any]] = {}
         added: dict[str, Any] = {}
         self.others: list[Any] = []  # what is read, or written otherwise
@@ -84,13 +83,6 @@ class Sums:
             return False
         loop = self.loop
         return any(self.bounds.differ(j, i, loop) for i, j in zip(index, where[1], strict=True))
-
-    @property
-    def bounds(self) -> Bounds:
-        """The bounds of indices."""
-        if not hasattr(self, "_bounds"):
-            self._bounds = Bounds(self.reversal.function)
-        return self._bounds
 
     # ---- what is written ----------------------------------------------------------------------------
 

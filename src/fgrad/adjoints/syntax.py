@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -282,6 +282,19 @@ class Given(ast.expr):
     _fields = ("value", "source")
     value: Any
     source: Any
+
+
+class _Filling(ast.NodeTransformer):
+    def __init__(self, parts: Mapping[str, ast.expr]) -> None:
+        self.parts = parts
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        return self.parts.get(node.id, node)
+
+
+def filled(node: Any, parts: Mapping[str, ast.expr]) -> Any:
+    """Return a copy of an expression with others in the place of variables."""
+    return _Filling(parts).visit(copy.deepcopy(node))
 
 
 # ---- what statements read and write -----------------------------------------------------------------------

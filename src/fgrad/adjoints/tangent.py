@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import copy
+from dataclasses import replace
 from typing import Any
 
 from numba import types
@@ -168,14 +169,10 @@ class _Writer:
         found: list[Stmt] = []
         for s in body:
             if isinstance(s, If):
-                found.append(If(s.test, self.block(s.body), self.block(s.orelse), s.line))
+                found.append(replace(s, body=self.block(s.body), orelse=self.block(s.orelse)))
                 continue
-            if isinstance(s, For):
-                inner = self.block(s.body)
-                found.append(For(s.var, s.start, s.stop, s.step, inner, s.line, s.until, s.count))
-                continue
-            if isinstance(s, While):
-                found.append(While(s.test, self.block(s.body), s.line, s.count, s.until))
+            if isinstance(s, For | While):
+                found.append(replace(s, body=self.block(s.body)))
                 continue
             if isinstance(s, Assign) and s.name in self.active:
                 value = self.tangent_of(s.value, s.line, self.kinds[s.name])
@@ -187,20 +184,7 @@ class _Writer:
             if isinstance(s, Alloc) and s.name in self.active:
                 found.append(Alloc(self.names[s.name], s.dims, zeros=True, line=s.line))
             elif isinstance(s, View) and s.name in self.active:
-                form = _Renamed({s.source: self.names[s.source]}).visit(copy.deepcopy(s.form))
                 source = self.names[s.source]
+                form = syntax.filled(s.form, {s.source: syntax.name(source)})
                 found.append(View(self.names[s.name], source, form, s.line))
         return found
-
-
-class _Renamed(ast.NodeTransformer):
-    def __init__(self, names: dict[str, str]) -> None:
-        self.names = names
-
-    def visit_Name(self, node: ast.Name) -> Any:
-        return ast.Name(self.names.get(node.id, node.id), node.ctx)
-
-
-def renamed(node: Any, names: dict[str, str]) -> Any:
-    """Return an expression with other names."""
-    return _Renamed(names).visit(copy.deepcopy(node))
