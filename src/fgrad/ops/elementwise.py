@@ -434,12 +434,7 @@ def _shape_where(c: Any, x: Any, y: Any) -> Aval:
 
 
 def _complex_absolute_slope(out: Any, x: Any) -> Any:
-    return conjugate(x) / bind("where", bind("equal", out, 0), 1, out)
-
-
-def conjugate(x: Any) -> Any:
-    """Return the complex conjugate."""
-    return bind("conjugate", x)
+    return bind("conjugate", x) / bind("where", bind("equal", out, 0), 1, out)
 
 
 def _absolute(ct: Any, out: Any, x: Any) -> Any:

@@ -16,7 +16,7 @@ from fgrad.core.primitive import OUT, VJP, MatrixLoop, by_argument, declare
 from fgrad.core.stored import is_flag, of_matrices, one_of
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import backend
-from fgrad.ops.linear import batch_in_front, convert, real
+from fgrad.ops.linear import batch_in_front, convert, real, real_dtype
 from fgrad.ops.matrices import (
     adjoint,
     as_row,
@@ -26,7 +26,6 @@ from fgrad.ops.matrices import (
     matrix_product,
     of_diagonal,
     on_diagonal,
-    real_dtype,
     rows,
     swapped,
 )

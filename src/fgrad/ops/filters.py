@@ -13,13 +13,13 @@ import numpy as np
 from fgrad.backend.devices import elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Written, declare
+from fgrad.core.primitive import Pattern, Written, declare
 from fgrad.core.stored import LAPACK, Stored, one_of, up_to
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import backend
 from fgrad.ops.contraction import contract
 from fgrad.ops.foreign import scipy
-from fgrad.ops.linear import broadcast_to, convert, linear, reverse, sum_axes
+from fgrad.ops.linear import broadcast_to, convert, linear, real_dtype, reverse, solver_vjp, sum_axes
 
 # ---- recursion
 
@@ -39,25 +39,19 @@ def _there_recursion(a: Any, u: Any) -> Any:
     return backend("recurrences").recursion(a.astype(dtype, copy=False), u.astype(dtype, copy=False))
 
 
-def _recursion_vjp(pattern: Pattern) -> VJP:
-    to_a, to_u = pattern
+def _backwards(ct: Any, a: Any) -> Any:
+    last = len(ct.shape) - 1
+    return reverse(bind("recursion", a, reverse(ct, last)), last)
 
-    def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
-        *out, a, _ = saved
-        last = len(ct.shape) - 1
-        ct_u = reverse(bind("recursion", a, reverse(ct, last)), last)
-        if not to_a:
-            return (ct_u,)
-        # y_n + sum_k a_k y_(n-k) = u_n, differentiated in a_k: the source is -y_(n-k)
-        n, parts = ct.shape[-1], []
-        for k in range(1, a.shape[0] + 1):
-            late, early = (slice(min(k, n), None), slice(0, max(0, n - k)))
-            pair = bind("slice", ct_u, index=(..., late)) * bind("slice", out[0], index=(..., early))
-            parts.append(-sum_axes(pair, tuple(range(last + 1))))
-        ct_a = bind("stack", *parts) if parts else near(ct).zeros(0, ct.dtype)
-        return (ct_a, ct_u) if to_u else (ct_a,)
 
-    return VJP(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else MULTILINEAR)
+def _coefficients(ct_u: Any, y: Any, a: Any) -> Any:
+    # y_n + sum_k a_k y_(n-k) = u_n, differentiated in a_k: the source is -y_(n-k)
+    n, parts = ct_u.shape[-1], []
+    for k in range(1, a.shape[0] + 1):
+        late, early = (slice(min(k, n), None), slice(0, max(0, n - k)))
+        pair = bind("slice", ct_u, index=(..., late)) * bind("slice", y, index=(..., early))
+        parts.append(-sum_axes(pair, tuple(range(len(ct_u.shape)))))
+    return bind("stack", *parts) if parts else near(ct_u).zeros(0, ct_u.dtype)
 
 
 def _batch_recursion(mapped: Pattern, a: Any, u: Any) -> Any:
@@ -74,7 +68,7 @@ def _batch_recursion(mapped: Pattern, a: Any, u: Any) -> Any:
 declare(
     "recursion",  # y_n = u_n - a_1 y_(n-1) - ... - a_k y_(n-k), along the last axis
     run=elsewhere(_run_recursion, _there_recursion),
-    vjp=_recursion_vjp,
+    vjp=solver_vjp(_backwards, _coefficients),
     shape=lambda a, u: Aval(u.shape, np.result_type(a.dtype, u.dtype)),
     batch=_batch_recursion,
     stored=Stored(dtypes=LAPACK, verify=lambda a, u: a.ndim == 1 and u.ndim > 0),
@@ -111,13 +105,12 @@ def _spline_adjoint(ct: Any, x: Aval, *, degree: int, mode: str) -> Any:
     # first and last element count twice: there d b is, with halves at both ends of the diagonal d
     n = x.shape[-1]
     if mode == "reflect" and n < SHORT:
-        dtype = np.empty(0, x.dtype).real.dtype
-        matrix = _spline(near(ct).eye(n, dtype=dtype), degree=degree, mode=mode)
+        matrix = _spline(near(ct).eye(n, dtype=real_dtype(x.dtype)), degree=degree, mode=mode)
         lead = _LETTERS[: len(x.shape) - 1]
         return contract(ct, matrix, lead + "Y", "ZY", lead + "Z")
     if mode != "mirror" or n < 2:
         return bind("spline_filter", ct, degree=degree, mode=mode)
-    weights = near(ct).ones(n, np.empty(0, x.dtype).real.dtype)
+    weights = near(ct).ones(n, real_dtype(x.dtype))
     weights[0] = weights[-1] = 0.5
     return bind("spline_filter", ct / weights, degree=degree, mode=mode) * weights
 
@@ -145,7 +138,7 @@ def _written_spline(x: Any, *, degree: int, mode: str) -> Any:
     if n < 2:
         return x * 1
     c, last = convert(x, kind), len(x.shape) - 1
-    real, k = np.empty(0, kind).real.dtype, np.arange(n)
+    real, k = real_dtype(kind), np.arange(n)
     for z in _poles(degree):
         c = c * ((1 - z) * (1 - 1 / z))
     for z in _poles(degree):

@@ -25,6 +25,8 @@ from fgrad.core.primitive import (
     LINEAR,
     MEDIUM,
     MOVES,
+    MULTILINEAR,
+    OUT,
     PLACES,
     REARRANGES,
     REDUCES,
@@ -35,6 +37,7 @@ from fgrad.core.primitive import (
     TOTAL,
     TRANSPOSES,
     VJP,
+    Pattern,
     Primitive,
     Reduction,
     Rule,
@@ -107,6 +110,28 @@ def linear(
     )
     primitive.linear = vjp
     return register(primitive)
+
+
+def solver_vjp(to_side: Rule, to_matrix: Rule) -> Callable[[Pattern], VJP]:
+    """Return the `vjp` of a primitive of a matrix and of a right-hand side, in which it is linear.
+
+    Args:
+        to_side: (cotangent, matrix, **params) -> cotangent of the right-hand side.
+        to_matrix: (cotangent of the right-hand side, solution, matrix, **params) -> that of the matrix.
+    """
+
+    def vjp(pattern: Pattern) -> VJP:
+        to_a, to_b = pattern
+
+        def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
+            *out, a, params = saved
+            ct_b = to_side(ct, a, **params)
+            ct_a = [to_matrix(ct_b, out[0], a, **params)] if to_a else []
+            return (*ct_a, ct_b) if to_b else tuple(ct_a)
+
+        return VJP(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else MULTILINEAR)
+
+    return vjp
 
 
 def reshape(x: Any, shape: Shape) -> Any:
@@ -361,7 +386,8 @@ def _run_fitted(n: Any, *, dtype: np.dtype[Any]) -> Any:
     return _run_convert(n, dtype=dtype)
 
 
-def _real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of absolute values."""
     return np.empty(0, dtype).real.dtype
 
 
@@ -484,7 +510,7 @@ linear(
     "real",
     run=np.real,
     adjoint=lambda ct, x: convert(ct, x.dtype),
-    shape=lambda x: Aval(x.shape, _real_dtype(x.dtype)),
+    shape=lambda x: Aval(x.shape, real_dtype(x.dtype)),
     batch=real,
     write=lambda x, new: bind("put_part", x, new, imaginary=False),
     traits={ELEMENTWISE},
@@ -494,7 +520,7 @@ linear(
     "imag",
     run=np.imag,
     adjoint=_imaginary_adjoint,
-    shape=lambda x: Aval(x.shape, _real_dtype(x.dtype)),
+    shape=lambda x: Aval(x.shape, real_dtype(x.dtype)),
     batch=imag,
     write=lambda x, new: bind("put_part", x, new, imaginary=True),
     traits={ELEMENTWISE},

@@ -69,11 +69,6 @@ def of_diagonal(x: Any) -> Any:
     return sum_axes(x * near(x).eye(x.shape[-1], dtype=x.dtype), (len(x.shape) - 1,))
 
 
-def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype of absolute values."""
-    return np.empty(0, dtype).real.dtype
-
-
 def below(like: Any, n: int, dtype: Any) -> Any:
     """Return ones below the diagonal of a square matrix, and a half on it, where `like` is."""
     make = near(like)

@@ -30,7 +30,7 @@ from fgrad.core.tensor import bind, unary
 from fgrad.ops import iterations
 from fgrad.ops.compiled import late
 from fgrad.ops.foreign import each, scipy
-from fgrad.ops.linear import batch_in_front, reshape
+from fgrad.ops.linear import batch_in_front, reshape, solver_vjp
 from fgrad.ops.matrices import adjoint, as_row, conjugate, matrix_product, swapped
 from fgrad.ops.requirements import trusted
 
@@ -105,10 +105,14 @@ def _function_vjp(_: Pattern) -> VJP:
 
 def _singular(a: Any, function: str) -> Any:
     """Return which matrices are singular to rounding: roots, or arguments of other functions."""
+    return as_array(_are_low(np.linalg.eigvals(a), a, function))
+
+
+def _are_low(eigenvalues: Any, a: Any, function: str) -> Any:
     tiny = 4 * a.shape[-1] * float(np.finfo(a.dtype).eps)
-    size = np.absolute(np.linalg.eigvals(a))
+    size = np.absolute(eigenvalues)
     limit = (math.sqrt(tiny) if function == "sqrtm" else tiny) * np.max(size, axis=-1)
-    return as_array(np.min(size, axis=-1) <= limit)
+    return np.min(size, axis=-1) <= limit
 
 
 def _run_regular(ct: Any, a: Any, *, function: str) -> Any:
@@ -132,20 +136,13 @@ def _run_regularized(x: Any, a: Any, *, function: str) -> Any:
     return np.where(_singular(a, function)[..., None, None], near(x).eye(x.shape[-1], dtype=x.dtype), x)
 
 
-def _written_singular(a: Any, function: str) -> Any:
-    tiny = 4 * a.shape[-1] * float(np.finfo(a.dtype).eps)
-    size = np.absolute(bind("eig", a)[0])
-    limit = (math.sqrt(tiny) if function == "sqrtm" else tiny) * np.max(size, axis=-1)
-    return np.min(size, axis=-1) <= limit
-
-
 def _written_regular(ct: Any, a: Any, *, function: str) -> Any:
-    wrong = _written_singular(a, function) & np.any(ct != 0, axis=(-2, -1))
+    wrong = _are_low(bind("eig", a)[0], a, function) & np.any(ct != 0, axis=(-2, -1))
     return trusted(ct, np.logical_not(wrong))
 
 
 def _written_regularized(x: Any, a: Any, *, function: str) -> Any:
-    singular = _written_singular(a, function)
+    singular = _are_low(bind("eig", a)[0], a, function)
     return np.where(singular[..., None, None], np.eye(x.shape[-1], dtype=x.dtype), x)
 
 
@@ -267,20 +264,6 @@ def _frechet_vjp(pattern: Pattern) -> VJP:
     return VJP(back, keep=(1, 2) if to_a else (1,), params=True, transpose="" if to_a else MULTILINEAR)
 
 
-def _log_frechet_vjp(pattern: Pattern) -> VJP:
-    to_y, to_e = pattern
-
-    def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
-        *out, y, _ = saved  # out solves L(y, out) = e, L that of the exponential, which has no branches
-        ct_e = bind("log_frechet", swapped(y), ct)
-        if not to_y:
-            return (ct_e,)
-        ct_y = -_of_both(y, out[0], ct_e)
-        return (ct_y, ct_e) if to_e else (ct_y,)
-
-    return VJP(back, keep=(OUT, 1) if to_y else (1,), params=True, transpose="" if to_y else MULTILINEAR)
-
-
 def _of_both(a: Any, e: Any, ct: Any) -> Any:
     """Return the cotangent of a -> L(a, e), L that of the exponential.
 
@@ -333,7 +316,11 @@ declare(
 declare(
     "log_frechet",
     run=elsewhere(_in_double(_run_log_frechet), _in_double(_there_log_frechet)),
-    vjp=_log_frechet_vjp,
+    vjp=solver_vjp(
+        lambda ct, y: bind("log_frechet", swapped(y), ct),
+        # the result solves L(y, x) = e, L that of the exponential, which has no branches
+        lambda ct_e, x, y: -_of_both(y, x, ct_e),
+    ),
     shape=lambda y, e: Aval(y.shape, np.result_type(y.dtype, e.dtype)),
     batch=batch_in_front("log_frechet"),
     traits={STACKS},

@@ -19,7 +19,6 @@ from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, broadcasts
 from fgrad.core.placement import near
 from fgrad.core.primitive import (
-    MULTILINEAR,
     OUT,
     STACKS,
     VJP,
@@ -36,12 +35,14 @@ from fgrad.ops.linear import (
     batch_in_front,
     convert,
     imag,
+    real_dtype,
     reshape,
+    solver_vjp,
     sum_axes,
     transpose,
     with_rank,
 )
-from fgrad.ops.matrices import adjoint, as_column, conjugate, matrix_product, real_dtype, swapped
+from fgrad.ops.matrices import adjoint, as_column, conjugate, matrix_product, swapped
 from fgrad.ops.requirements import trusted
 from fgrad.ops.undetermined import guarded
 
@@ -141,19 +142,9 @@ def _solved(factors: Any, a: Any, b: Any, *, transposed: bool) -> Any:
     return found.astype(a.dtype, copy=False).reshape((*lead, *b.shape[-2:]))
 
 
-def _solve_vjp(pattern: Pattern) -> VJP:
-    to_a, to_b = pattern
-
-    def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
-        *out, a, params = saved
-        ct_b = None if params["check"] else _of_transposed(a, ct)
-        if ct_b is None:
-            ct_b = solve(swapped(a), ct, params["check"])
-        # Giles (2008), An extended collection of matrix derivative results, 2.2.3
-        ct_a = [-matrix_product(ct_b, swapped(out[0]))] if to_a else []
-        return (*ct_a, ct_b) if to_b else tuple(ct_a)
-
-    return VJP(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else MULTILINEAR)
+def _solve_side(ct: Any, a: Any, *, check: str) -> Any:
+    found = None if check else _of_transposed(a, ct)
+    return solve(swapped(a), ct, check) if found is None else found
 
 
 def _shape_solve(a: Aval, b: Aval, *, check: str) -> Aval:
@@ -199,7 +190,8 @@ def _is_checked(a: Aval, b: Aval, *, check: str) -> bool:
 declare(
     "solve",
     run=_run_solve,
-    vjp=_solve_vjp,
+    # Giles (2008), An extended collection of matrix derivative results, 2.2.3
+    vjp=solver_vjp(_solve_side, lambda ct_b, x, _, **__: -matrix_product(ct_b, swapped(x))),
     shape=_shape_solve,
     batch=_batch_solve,
     traits={STACKS},

@@ -16,12 +16,12 @@ from numpy.linalg import LinAlgError
 from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import MULTILINEAR, OUT, STACKS, VJP, Pattern, Rule, declare, flat
+from fgrad.core.primitive import OUT, STACKS, VJP, Pattern, Rule, declare, flat
 from fgrad.core.stored import INTEGERS, Stored, is_count, is_flag, of_matrices
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import backend
 from fgrad.ops.foreign import each, scipy
-from fgrad.ops.linear import batch_in_front, convert, in_full, reshape, transpose
+from fgrad.ops.linear import batch_in_front, convert, in_full, real_dtype, reshape, solver_vjp, transpose
 from fgrad.ops.matrices import adjoint, as_column, below, columns, conjugate, matrix_product, rows, swapped
 from fgrad.ops.systems import solve
 
@@ -72,28 +72,10 @@ def triangle(like: Any, n: int, m: int, dtype: Any, *, lower: bool, strict: bool
     return as_array((ones if lower else ones.T)[:n, :m], dtype)
 
 
-def _real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return np.empty(0, dtype).real.dtype
-
-
 def _part(x: Any, *, lower: bool, strict: bool = False) -> Any:
     """Return a triangle of matrices, and zeros elsewhere."""
     n, m = x.shape[-2:]
-    return x * triangle(x, n, m, _real_dtype(x.dtype), lower=lower, strict=strict)
-
-
-def _solve_vjp(pattern: Pattern) -> VJP:
-    to_a, to_b = pattern
-
-    def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
-        *out, a, params = saved
-        lower, unit = params["lower"], params["unit"]
-        ct_b = solve_triangular(swapped(a), ct, lower=not lower, unit=unit)
-        # Giles (2008), An extended collection of matrix derivative results, 2.2.3, of the triangle read
-        ct_a = [_part(-matrix_product(ct_b, swapped(out[0])), lower=lower, strict=unit)] if to_a else []
-        return (*ct_a, ct_b) if to_b else tuple(ct_a)
-
-    return VJP(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else MULTILINEAR)
+    return x * triangle(x, n, m, real_dtype(x.dtype), lower=lower, strict=strict)
 
 
 def _batch_columns(name: str) -> Rule:
@@ -112,7 +94,11 @@ def _batch_columns(name: str) -> Rule:
 declare(
     "solve_triangular",
     run=elsewhere(_run_solve, _there_solve),
-    vjp=_solve_vjp,
+    vjp=solver_vjp(
+        lambda ct, a, *, lower, unit: solve_triangular(swapped(a), ct, lower=not lower, unit=unit),
+        # Giles (2008), An extended collection of matrix derivative results, 2.2.3, of the triangle read
+        lambda ct_b, x, _, *, lower, unit: _part(-matrix_product(ct_b, swapped(x)), lower=lower, strict=unit),
+    ),
     shape=lambda a, b, **_: Aval(b.shape, np.result_type(a.dtype, b.dtype)),
     batch=_batch_columns("solve_triangular"),
     traits={STACKS},
@@ -163,35 +149,28 @@ def _padded(x: Any, start: int, n: int) -> Any:
     return bind("slice_backward", x, shape=(*x.shape[:-1], n), index=(..., slice(start, start + x.shape[-1])))
 
 
-def _banded_vjp(pattern: Pattern) -> VJP:
-    to_ab, to_b = pattern
-
-    def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
-        *out, ab, params = saved
-        low, high = params["below"], params["above"]
-        ct_b = bind("solve_banded", _mirrored(ab, low, high), ct, below=high, above=low)
-        if not to_ab:
-            return (ct_b,)
-        # the bands of -ct_b x^T: Giles (2008), 2.2.3
-        n, lines = ab.shape[-1], []
-        for row in range(low + high + 1):
-            shift = row - high
-            i, j = (slice(max(0, s), max(0, s, n - max(0, -s))) for s in (shift, -shift))
-            product = (bind("slice", v, index=(..., k, slice(None))) for v, k in ((ct_b, i), (out[0], j)))
-            first, second = product
-            line = bind("sum", -(first * second), axes=(len(first.shape) - 1,))
-            line = _padded(line, max(0, -shift), n)
-            lines.append(reshape(line, (*line.shape[:-1], 1, n)))
-        ct_ab = bind("concatenate", *lines, axis=len(ab.shape) - 2)
-        return (ct_ab, ct_b) if to_b else (ct_ab,)
-
-    return VJP(back, keep=(OUT, 1) if to_ab else (1,), params=True, transpose="" if to_ab else MULTILINEAR)
+def _banded_product(ct_b: Any, x: Any, ab: Any, *, below: int, above: int) -> Any:
+    """Return the bands of -ct_b x^T: Giles (2008), 2.2.3."""
+    n, lines = ab.shape[-1], []
+    for row in range(below + above + 1):
+        shift = row - above
+        i, j = (slice(max(0, s), max(0, s, n - max(0, -s))) for s in (shift, -shift))
+        first, second = (bind("slice", v, index=(..., k, slice(None))) for v, k in ((ct_b, i), (x, j)))
+        line = bind("sum", -(first * second), axes=(len(first.shape) - 1,))
+        line = _padded(line, max(0, -shift), n)
+        lines.append(reshape(line, (*line.shape[:-1], 1, n)))
+    return bind("concatenate", *lines, axis=len(ab.shape) - 2)
 
 
 declare(
     "solve_banded",
     run=elsewhere(_run_banded, _there_banded),
-    vjp=_banded_vjp,
+    vjp=solver_vjp(
+        lambda ct, ab, *, below, above: bind(
+            "solve_banded", _mirrored(ab, below, above), ct, below=above, above=below
+        ),
+        _banded_product,
+    ),
     shape=lambda ab, b, **_: Aval(b.shape, np.result_type(ab.dtype, b.dtype)),
     batch=_batch_columns("solve_banded"),
     stored=of_matrices(
@@ -208,16 +187,20 @@ declare(
 def _run_lu(a: Any) -> tuple[Any, Any, Any]:
     *lead, m, n = a.shape
     lu, piv = a.copy(), np.zeros((*lead, min(m, n)), np.int32)
-    perm = np.zeros((*lead, m), np.int32)
     (getrf,) = scipy("linalg").get_lapack_funcs(("getrf",), dtype=a.dtype)
     for i in np.ndindex(*lead):
         if a.size:
             lu[i], piv[i], _ = getrf(a[i])
-        order = np.arange(m)
+    return lu, piv, _order_of(piv, m)
+
+
+def _order_of(piv: Any, m: int) -> Any:
+    """Return the order of `m` rows to which exchanges lead."""
+    order = np.broadcast_to(np.arange(m), (*piv.shape[:-1], m)).copy()
+    for i in np.ndindex(piv.shape[:-1]):
         for k, other in enumerate(piv[i]):
-            order[[k, other]] = order[[other, k]]
-        perm[i] = order
-    return lu, piv, perm
+            order[i][[k, other]] = order[i][[other, k]]
+    return order.astype(np.int32)
 
 
 def _there_lu(a: Any) -> tuple[Any, Any, Any]:
@@ -249,7 +232,7 @@ def _lu(ct: Any, out: Any) -> tuple[Any]:
     square, ct_square = (columns(rows(x, 0, k), 0, k) for x in (lu, ct_lu))
     ct_l = _part(ct_square, lower=True, strict=True)
     ct_u = _part(ct_square, lower=False)
-    real = _real_dtype(lu.dtype)
+    real = real_dtype(lu.dtype)
     low, u = _part(square, lower=True, strict=True) + near(lu).eye(k, dtype=real), _part(square, lower=False)
     under: Any = None
     behind: Any = None
@@ -298,18 +281,10 @@ declare(
 )
 
 
-def _run_order(piv: Any) -> Any:
-    order = np.broadcast_to(np.arange(piv.shape[-1]), piv.shape).copy()
-    for i in np.ndindex(piv.shape[:-1]):
-        for k, other in enumerate(piv[i]):
-            order[i][[k, other]] = order[i][[other, k]]
-    return order.astype(np.int32)
-
-
 declare(
     "pivot_order",  # of square matrices: from exchanges of rows to the order to which they lead
     run=elsewhere(
-        _run_order,
+        lambda piv: _order_of(piv, piv.shape[-1]),
         lambda piv: backend("recurrences").order_of(piv.astype(np.int32, copy=False), piv.shape[-1]),
     ),
     vjp=flat,
@@ -361,7 +336,7 @@ def _ldl(ct: Any, out: Any, params: dict[str, Any]) -> tuple[Any]:
     half = solve_triangular(swapped(low), total, lower=not lower, unit=True)
     half = swapped(solve_triangular(swapped(turn(low)), swapped(half), lower=not lower, unit=True))
     full = matrix_product(swapped(order), matrix_product(half, order))
-    weights = below(d, n, _real_dtype(d.dtype))
+    weights = below(d, n, real_dtype(d.dtype))
     other = adjoint(full) if params["hermitian"] else swapped(full)
     return ((full + other) * (weights if lower else weights.T),)
 
