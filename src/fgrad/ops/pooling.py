@@ -17,7 +17,7 @@ from fgrad.core.stored import Stored, are_steps, is_shape
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.linear import batch_in_front, linear
-from fgrad.ops.windows import Geometry, Pads, Steps, are_pads, padded, padded_size
+from fgrad.ops.windows import Geometry, Pads, Steps, are_pads, framed, padded, padded_size
 
 
 def _count(space: Shape, window: Steps, stride: Steps, padding: Pads) -> Shape:
@@ -31,14 +31,7 @@ def _pooled(x: Any, window: Steps, stride: Steps, padding: Pads) -> Shape:
 
 
 def _framed(space: Shape, padding: Pads) -> tuple[Shape, Any, Any]:
-    """Return the space with padding, where in it the elements stand that it has, and which these are."""
-    full, there, here = [], [], []
-    for n, (low, high) in zip(space, padding, strict=True):
-        count = max(0, n + min(0, low) + min(0, high))
-        full.append(max(0, n + low + high))
-        there.append(slice(max(0, low), max(0, low) + count))
-        here.append(slice(max(0, -low), max(0, -low) + count))
-    return tuple(full), (..., *there), (..., *here)
+    return framed(space, padding, (1,) * len(space))
 
 
 def _cuts(padding: Pads) -> bool:

@@ -87,22 +87,24 @@ def padded(x: Any, padding: Pads, input_dilation: Steps, value: float = 0.0) -> 
     rank = len(padding)
     if all(u == 1 for u in input_dilation) and not any(map(any, padding)):
         return x
-    lead, space = x.shape[:-rank], x.shape[-rank:]
-    extents = [
-        spread(n, u) + low + high for n, u, (low, high) in zip(space, input_dilation, padding, strict=True)
-    ]
-    out = near(x).full((*lead, *(max(0, e) for e in extents)), value, x.dtype)
-    source: list[Any] = []
-    target: list[Any] = []
-    for n, u, (low, _), extent in zip(space, input_dilation, padding, extents, strict=True):
+    full, there, here = framed(x.shape[-rank:], padding, input_dilation)
+    out = near(x).full((*x.shape[:-rank], *full), value, x.dtype)
+    out[there] = x[here]
+    return out
+
+
+def framed(space: Shape, padding: Pads, input_dilation: Steps) -> tuple[Shape, Any, Any]:
+    """Return the space with padding, where in it the elements stand that it has, and which these are."""
+    full, there, here = [], [], []
+    for n, u, (low, high) in zip(space, input_dilation, padding, strict=True):
+        extent = max(0, spread(n, u) + low + high)
         first = max(0, -(low // u))  # a negative padding cuts what would stand before the start
         last = max(first, min(n, (extent - low - 1) // u + 1))
-        source.append(slice(first, last))
         start = low + first * u
-        target.append(slice(start, start + spread(last - first, u), u))
-    at: Any = (..., *source)
-    out[(..., *target)] = x[at]
-    return out
+        full.append(extent)
+        there.append(slice(start, start + spread(last - first, u), u))
+        here.append(slice(first, last))
+    return tuple(full), (..., *there), (..., *here)
 
 
 def windows(x: Any, window: Sequence[int], stride: Steps, dilation: Steps, count: Shape) -> Any:
@@ -253,19 +255,10 @@ def _written(x: Any, w: Any, **params: Any) -> Any:
     window = w.shape[2:]
     count = geometry.places(x.shape[2:], window)
     x, w = convert(x, dtype), convert(w, dtype)
-    full, source, target = [], [], []
-    for n, (low, high), u in zip(x.shape[2:], padding, input_dilation, strict=True):
-        extent = max(0, spread(n, u) + low + high)
-        first = max(0, -(low // u))
-        last = max(first, min(n, (extent - low - 1) // u + 1))
-        start = low + first * u
-        full.append(extent)
-        source.append(slice(first, last))
-        target.append(slice(start, start + spread(last - first, u), u))
+    full, there, here = framed(x.shape[2:], padding, input_dilation)
     lead = x.shape[:2]
     if any(map(any, padding)) or any(u != 1 for u in input_dilation):
-        x = bind("slice", x, index=(..., *source))
-        x = bind("slice_backward", x, shape=(*lead, *full), index=(..., *target))
+        x = bind("slice_backward", bind("slice", x, index=here), shape=(*lead, *full), index=there)
     k, p = math.prod(window), math.prod(count)
     if k <= _FEW:
         parts = []
@@ -342,12 +335,8 @@ def are_pads(v: Any, _: Any) -> bool:
 def padded_size(x: Aval, padding: Pads, dilation: Steps = ()) -> int:
     """Return how many elements a padded operand has."""
     rank = len(padding)
-    extents = (
-        max(0, spread(n, u) + low + high)
-        for n, u, (low, high) in zip(x.shape[-rank:], dilation or (1,) * rank, padding, strict=True)
-    )
-    size: int = math.prod(x.shape[:-rank]) * math.prod(extents)
-    return size
+    full, *_ = framed(x.shape[-rank:], padding, dilation or (1,) * rank)
+    return math.prod((*x.shape[:-rank], *full))
 
 
 def _convolves(x: Aval, w: Aval, **p: Any) -> bool:
