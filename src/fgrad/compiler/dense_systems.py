@@ -95,10 +95,7 @@ def _sylvester(w: Writer, args: Any, avals: Any, results: Any, params: Any) -> A
     del params
     out = results[0]
     double = np.dtype(np.float64)
-    a, b, q = (
-        w.typed(x, double) if is_pair(v) else paired(w, w.typed(x, double))
-        for x, v in zip(args, avals, strict=True)
-    )
+    a, b, q = _in_pairs(w, args, avals, double)
     *lead, m, n = out.shape
     factors = []
     # by columns the adjoint of b, of which the form is taken, is its conjugate
@@ -119,6 +116,12 @@ def _sylvester(w: Writer, args: Any, avals: Any, results: Any, params: Any) -> A
     if not is_pair(out):
         return w.typed(w.slice(x, index=(..., 0)), out.dtype)
     return w.typed(x, part_of(out.dtype))
+
+
+def _in_pairs(w: Writer, args: Any, avals: Any, dtype: np.dtype[Any]) -> list[Any]:
+    """Return operands as pairs, of which some may be real."""
+    given = ((w.typed(x, dtype), is_pair(v)) for x, v in zip(args, avals, strict=True))
+    return [x if is_complex else paired(w, x) for x, is_complex in given]
 
 
 def _conjugate(w: Writer, x: Var) -> Any:
@@ -294,26 +297,16 @@ RULES.update(
 )
 
 
-@PAIRED.on("lu_factor")
-def _lu_of_pairs(w: Writer, args: Any, avals: Any, results: Any, params: Any) -> Any:
-    del avals, results, params
-    return _lu(w, args[0], pair=2)
-
-
 def _by_pairs(rule: Any) -> Any:
     """Return the rule of complex operands, some of which may be real, from that of pairs."""
 
     def made(w: Writer, args: Any, avals: Any, results: Any, params: Any) -> Any:
-        dtype = part_of(results[0].dtype)
-        given = [
-            w.typed(x, dtype) if is_pair(v) else paired(w, w.typed(x, dtype))
-            for x, v in zip(args, avals, strict=True)
-        ]
-        return rule(w, *given, **params, pair=2)
+        return rule(w, *_in_pairs(w, args, avals, part_of(results[0].dtype)), **params, pair=2)
 
     return made
 
 
+PAIRED["lu_factor"] = lambda w, args, *_: _lu(w, args[0], pair=2)
 PAIRED["solve_banded"] = _by_pairs(_banded)
 PAIRED["recursion"] = _by_pairs(_recursion)
 for _name in ("lu", "gbsv", "gees", "trsyl"):

@@ -316,28 +316,26 @@ class Inner:
 class Repeated(Inner):
     """A block, the last one, that turns what it carries into what it carries on."""
 
-    carry: list[int]  # slots
-    next: list[int]
     copies: list[tuple[int, int, int]]
-
-
-class Loop(Repeated):
-    """A scan: a block that is repeated along first axes."""
-
-    code: Any
 
     def __init__(self, plan: Any, equation: Equation) -> None:
         super().__init__(plan, equation)
-        code = equation.params["code"]
-        self.code, body = code, code.body
-        n, m = code.consts, code.carry
+        self.code: Any = equation.params["code"]
+        n, m, body = self.code.consts, self.code.carry, self.code.body
         self.consts: list[int] = [plan.argument() for _ in body.inputs[:n]]
         self.carry: list[int] = [self.buffer(v.aval) for v in body.inputs[n : n + m]]
         self.next: list[int] = [self.buffer(v.aval) for v in body.inputs[n : n + m]]
         self.rows: list[int] = [plan.argument() for _ in body.inputs[n + m :]]
         self.ys: list[int] = [plan.argument() for _ in body.outputs[m:]]
+
+
+class Loop(Repeated):
+    """A scan: a block that is repeated along first axes."""
+
+    def __init__(self, plan: Any, equation: Equation) -> None:
+        super().__init__(plan, equation)
         slots = [*self.consts, *self.carry, *self.rows]
-        self.copies: list[tuple[int, int, int]] = self.block(body, slots, [*self.next, *self.ys])
+        self.copies = self.block(self.code.body, slots, [*self.next, *self.ys])
 
 
 class While(Repeated):
@@ -345,17 +343,11 @@ class While(Repeated):
 
     def __init__(self, plan: Any, equation: Equation) -> None:
         super().__init__(plan, equation)
-        code = equation.params["code"]
-        self.code: Any = code
-        n, m = code.consts, code.carry
-        self.consts: list[int] = [plan.argument() for _ in code.body.inputs[:n]]
-        self.carry: list[int] = [self.buffer(v.aval) for v in code.body.inputs[n:]]
-        self.next: list[int] = [self.buffer(v.aval) for v in code.body.inputs[n:]]
-        self.ys: list[int] = [plan.argument() for _ in code.body.outputs[m:]]
+        code = self.code
         self.go: int = self.buffer(Aval((), np.dtype(bool)))
         slots = [*self.consts, *self.carry]
         self.asked: list[tuple[int, int, int]] = self.block(code.condition, slots, [self.go])
-        self.copies: list[tuple[int, int, int]] = self.block(code.body, slots, [*self.next, *self.ys])
+        self.copies = self.block(code.body, slots, [*self.next, *self.ys])
 
 
 class Choice(Inner):

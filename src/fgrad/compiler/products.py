@@ -174,27 +174,16 @@ def _vector(
     made = blas.gemv(dtype)
     if made is None or k == 1 or (m > 1 and n > 1):
         return None
-    if n == 1:
-        inner = (k, m) if flips[0] else (m, k)
-        steps = leading[1] if not flips[1] else 1, leading[2]
-        piece = _vector_piece(m, k, turned=flips[0])
-        numbers = made.args(
-            places, inner, transposed=flips[0], leading=leading[0], steps=steps, strides=strides, piece=piece
-        )
-        return made.kernel, numbers, -(-m // piece[0])
-    inner = (n, k) if flips[1] else (k, n)
-    step = leading[0] if flips[0] else 1
-    piece = _vector_piece(n, k, turned=not flips[1])
+    if n > 1:  # the transposed product, of a matrix and a vector
+        m, places, strides = n, (places[1], places[0], places[2]), (strides[1], strides[0], strides[2])
+        flips, leading = (not flips[1], not flips[0]), (leading[1], leading[0], 1)
+    inner = (k, m) if flips[0] else (m, k)
+    steps = leading[1] if not flips[1] else 1, leading[2]
+    piece = _vector_piece(m, k, turned=flips[0])
     numbers = made.args(
-        (places[1], places[0], places[2]),
-        inner,
-        transposed=not flips[1],
-        leading=leading[1],
-        steps=(step, 1),
-        strides=(strides[1], strides[0], strides[2]),
-        piece=piece,
+        places, inner, transposed=flips[0], leading=leading[0], steps=steps, strides=strides, piece=piece
     )
-    return made.kernel, numbers, -(-n // piece[0])
+    return made.kernel, numbers, -(-m // piece[0])
 
 
 def _vector_piece(size: int, k: int, *, turned: bool) -> tuple[int, int]:

@@ -297,31 +297,30 @@ class Assembler:
             pairs = zip(w[8 : 8 + 2 * w[5] : 2], w[9 : 9 + 2 * w[5] : 2], strict=True)
             moves = "".join(f", {slot} by {step}" for slot, step in pairs)
             text = f"loop {count}{moves} until {w[3]}"
-        elif operation == NEXT:
-            text = f"next of {w[0]}"
-        elif operation == LEAVE:
-            text = f"leave {w[0]} if not {w[1]}"
         elif operation == BRANCH:
             chosen = f"branch {INTEGERS[w[1]]} in {w[0]}" if w[0] >= 0 else "jump"
             text = f"{chosen} to {', '.join(map(str, w[3 : 3 + w[2]]))}"
-        elif operation == COPY:
-            text = f"copy {w[0]} = {w[1]}, {w[2]} bytes"
-        elif operation == ZERO:
-            text = f"zero {w[0]}, {w[1]} bytes"
-        elif operation == SWAP:
-            text = f"swap {w[0]}, {w[1]}"
         elif operation == PUSH:
             times = f" * {INTEGERS[w[4]]} in {w[3]}" if w[3] >= 0 else ""
             text = f"push {w[0]} = {w[2]} bytes{times} on {w[1]}"
-        elif operation == FOLLOW:
-            text = f"follow {w[0]} = start of {w[1]}"
-        elif operation == HALT:
-            text = f"halt if {w[1]}"
+        elif operation in _LINES:
+            text = _LINES[operation].format(*w)
         else:
             index = f"{w[6]} bytes * {INTEGERS[w[4]]} in {w[3]} below {w[5]}" if w[3] >= 0 else str(w[2])
             shift = f" + {w[2]}" if w[3] >= 0 and w[2] else ""
             text = f"view {w[0]} = {w[1]} + {index}{shift}"
         return f"{at:5}  {text}"
+
+
+_LINES = {
+    NEXT: "next of {0}",
+    LEAVE: "leave {0} if not {1}",
+    COPY: "copy {0} = {1}, {2} bytes",
+    ZERO: "zero {0}, {1} bytes",
+    SWAP: "swap {0}, {1}",
+    FOLLOW: "follow {0} = start of {1}",
+    HALT: "halt if {1}",
+}
 
 
 def interpreter() -> native.Kernel:
