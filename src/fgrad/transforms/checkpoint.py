@@ -66,7 +66,7 @@ class Checkpoint(Transformed):
         if policy is everything_saveable:
             return self.fun(*args, **kwargs)
         call = Call(self.fun, args, kwargs)
-        return forgotten(call, "checkpoint", None if policy is nothing_saveable else policy)
+        return forgotten(call, None if policy is nothing_saveable else policy)
 
 
 def checkpoint(fun: Callable[P, R], *, policy: Policy | None = None) -> Callable[P, R]:

@@ -479,9 +479,6 @@ class Custom(Transformed, Generic[P, R]):
         same = made.fun is self.fun and all(made.rules[name] is rule for name, rule in self.rules.items())
         return self if same else made
 
-    def _define(self, **rules: Callable[..., Any]) -> None:
-        self.rules = rules
-
     def rule(self, name: str) -> Callable[..., Any]:
         """Return one of the rules."""
         try:
@@ -530,7 +527,7 @@ class CustomVjp(Custom[P, R]):
             bwd: takes the non-differentiable arguments, the residuals and the cotangent of `out`, and
                 returns a tuple with one cotangent per differentiable argument (None: no gradient).
         """
-        self._define(fwd=fwd, bwd=bwd)
+        self.rules = {"fwd": fwd, "bwd": bwd}
         return self
 
 
@@ -543,7 +540,7 @@ class CustomJvp(Custom[P, R]):
 
     def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
         """Define the rule: `jvp(primals, tangents) -> (out, tangent_out)`, linear in the tangents."""
-        self._define(jvp=jvp)
+        self.rules = {"jvp": jvp}
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:

@@ -348,12 +348,11 @@ class Again:
 AGAIN = VJP(lambda cts, again: again(cts))
 
 
-def forgotten(call: Call, title: str, policy: Callable[..., bool] | None) -> Any:
+def forgotten(call: Call, policy: Callable[..., bool] | None) -> Any:
     """Return `call()`, of which the live tapes remember only how to call again.
 
     Args:
         call: computes the same, any number of times.
-        title: which transformation asks, for messages.
         policy: (name of a primitive, **parameters) -> whether its output is kept; None keeps none.
     """
     state = current()
@@ -361,7 +360,7 @@ def forgotten(call: Call, title: str, policy: Callable[..., bool] | None) -> Any
     tapes = [t for t in traces if isinstance(t, Tape) and t.is_open and not t.linear_only]
     if not tapes:
         return call()
-    title = f"{title} of {name_of(call.fun)}: the function"
+    title = f"checkpoint of {name_of(call.fun)}: the function"
     parts = [Part(t) for t in tapes]
     interceptor = PolicyRecorder(policy, tapes[-1]) if policy else None
     with running(traces, state.suspended, interceptor):
