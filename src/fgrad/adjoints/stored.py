@@ -54,10 +54,8 @@ def executed(
     source: str, name: str, names: Mapping[str, Any], file: str, key: str = ""
 ) -> Callable[..., Any]:
     """Return a function of a text; `key` tells its symbol from those of others that are kept."""
-    namespace = {
-        "__name__": __name__,
-        **names,
-    }  # a module that can be imported, as Numba asks of what is kept
+    # a module that can be imported, as Numba asks of what is kept
+    namespace = {"__name__": __name__, **names}
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     exec(compile(source, file, "exec"), namespace)  # noqa: S102 -- fgrad's own
     made: Callable[..., Any] = namespace[name]
@@ -201,9 +199,8 @@ class _Walk:
         """Add a function of Numba's."""
         self.dispatchers += 1
         own = kept_by(x)
-        if (
-            not self.trusts and isinstance(own, Kept) and own.key is not None
-        ):  # asked for when it was compiled
+        # asked for when it was compiled
+        if not self.trusts and isinstance(own, Kept) and own.key is not None:
             if not own.key:
                 raise UnknownError
             self.add("kept", own.key)

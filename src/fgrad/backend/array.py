@@ -19,11 +19,8 @@ from fgrad.backend.library import KEYWORDS, SPECIAL, UFUNCS, Library
 from fgrad.backend.special import SOURCES
 from fgrad.compat.scipy import owner
 
-TRANSFERS = {
-    "to_device": 0,
-    "to_host": 0,
-    "reads": 0,
-}  # arrays that went either way, and truths and numbers that were read
+# arrays that went either way, and truths and numbers that were read
+TRANSFERS = {"to_device": 0, "to_host": 0, "reads": 0}
 Shape = tuple[int, ...]
 
 

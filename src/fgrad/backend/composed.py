@@ -74,9 +74,8 @@ def _where(place: Device, c: Any, *values: Any) -> Any:
 
 
 def _argsort(place: Device, x: DeviceArray, axis: Any = -1, kind: Any = None, **_: Any) -> Any:
-    if (
-        place.library.simulated
-    ):  # CuPy's sorting keeps the order of equal elements, whatever kind is asked for
+    # CuPy's sorting keeps the order of equal elements, whatever kind is asked for
+    if place.library.simulated:
         return place.wrap(np.argsort(x.buffer, axis, kind="stable"))
     return place.apply("argsort", x, axis=axis)
 

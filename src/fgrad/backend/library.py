@@ -72,11 +72,8 @@ SPECIAL: dict[str, str] = {
 }
 """Universal functions of scipy.special that `cupyx.scipy.special` has too, and for which kinds of numbers."""
 
-CHECKED = {
-    "linalg.solve",
-    "linalg.inv",
-    "linalg.cholesky",
-}  # CuPy says nothing of singular matrices by itself
+# CuPy says nothing of singular matrices by itself
+CHECKED = {"linalg.solve", "linalg.inv", "linalg.cholesky"}
 
 
 class Library(Protocol):

@@ -49,9 +49,8 @@ class _Nest(NamedTuple):
     kernel: native.Kernel
     numbers: Array
     turns: int
-    pieces: list[
-        tuple[int, int]
-    ]  # of each view how many bytes before its address memory begins, and its size
+    # of each view how many bytes before its address memory begins, and its size
+    pieces: list[tuple[int, int]]
 
 
 _nests: LRU[Key, _Nest] = LRU()

@@ -521,9 +521,8 @@ class _Roller:
         step = self.equations[loop.start : loop.start + loop.size]
         work = sum(v.aval.size for e in step for v in e.outs)
         each = [x[1][0] for row in loop.operands for x in row if isinstance(x, tuple) and x[0] == "each"]
-        if (
-            work > WORK or sum(aval_out(x).size for x in each) > work
-        ):  # to stack them takes longer than a step
+        # to stack them takes longer than a step
+        if work > WORK or sum(aval_out(x).size for x in each) > work:
             return False
         made = {v for e in step for v in e.outs}
         given = {a: None for e in step for a in e.args if isinstance(a, Var) and a not in made}

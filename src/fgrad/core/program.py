@@ -117,9 +117,8 @@ class Program:
         trees: tuple[Any, Any],
         regions: Sequence[Region] = (),
     ) -> None:
-        self.regions: dict[int, Region] = {
-            r.start: r for r in regions
-        }  # of those that start together the outermost, closed last
+        # of those that start together the outermost, closed last
+        self.regions: dict[int, Region] = {r.start: r for r in regions}
         self.inputs, self.equations, self.outputs = tuple(inputs), tuple(equations), tuple(outputs)
         self.in_tree, self.out_tree = trees
 

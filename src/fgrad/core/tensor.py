@@ -426,9 +426,8 @@ def apply_binary(primitive: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 
     return t
 
 
-_numbers: dict[
-    float, np.ndarray[Any, Any]
-] = {}  # arrays of numbers lately met beside Tensors: never written to
+# arrays of numbers lately met beside Tensors: never written to
+_numbers: dict[float, np.ndarray[Any, Any]] = {}
 
 
 def _number(x: float) -> np.ndarray[Any, Any]:

@@ -19,9 +19,8 @@ from fgrad.kernels.intrinsics import DTYPES, INTEGERS, LEAST
 from fgrad.kernels.microkernel import Tile
 from fgrad.kernels.vector import libm
 
-Kinds = (
-    tuple[tuple[str, ...], str] | None
-)  # of the parameters and of the result; None if there is no such call
+# of the parameters and of the result; None if there is no such call
+Kinds = tuple[tuple[str, ...], str] | None
 
 _NAMES = {"boolean": "bool", "uintp": "uint64", "intp": "int64"}  # of Numba's types, where they are others
 _WORD, _BYTES = ir.IntType(64), ir.IntType(8).as_pointer()

@@ -128,9 +128,8 @@ def strips(heads: Any, columns: Any) -> Strips:
 def _runs(heads: Any, columns: Any) -> Any:
     """Return the first one of each run of rows with the same columns; arguments as of `strips`."""
     lengths = np.diff(heads)
-    above = np.maximum(
-        np.arange(columns.size) - np.repeat(lengths, lengths), 0
-    )  # at the same place of its row
+    # at the same place of its row
+    above = np.maximum(np.arange(columns.size) - np.repeat(lengths, lengths), 0)
     differ = np.append(0, np.cumsum(columns != columns[above]))[heads]
     differs = (lengths[1:] != lengths[:-1]) | (differ[2:] > differ[1:-1])
     return np.flatnonzero(np.append(True, differs)[: lengths.size])

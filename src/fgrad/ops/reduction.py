@@ -187,9 +187,8 @@ def _run_cumprod(x: Any, *, axis: int) -> Any:
 
 def _cumprod(ct: Any, x: Any, *, axis: int) -> Any:
     # out_i = x_i out_(i-1): the recurrence with out_(-1) = 1, right also where elements are zero
-    return bind(
-        "multiply_no_nan", _suffix(ct, x, axis), _products_before(x, axis)
-    )  # one may overflow beside a zero
+    # one may overflow beside a zero
+    return bind("multiply_no_nan", _suffix(ct, x, axis), _products_before(x, axis))
 
 
 for _name, _how in (

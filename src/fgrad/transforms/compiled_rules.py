@@ -25,9 +25,8 @@ from fgrad.ops import compiled
 from fgrad.transforms.stage import staged
 
 PROGRAMS: LRU[Any, Any] = LRU()  # by rule, device, avals and parameters
-BYTES = (
-    2**20
-)  # of temporaries that stay for the next call: nobody expects eager operations to hold on to memory
+# of temporaries that stay for the next call: nobody expects eager operations to hold on to memory
+BYTES = 2**20
 
 
 def launched(rule: Rule, arrays: Sequence[Any], params: dict[str, Any]) -> Any:

@@ -137,9 +137,8 @@ class Push:
             if node in wanted:
                 nodes.append(node)
                 wanted.update(node.parents)
-                if (
-                    isinstance(node.vjp, VJP) and not node.vjp.primitive
-                ):  # a user's rule, which may not be linear
+                # a user's rule, which may not be linear
+                if isinstance(node.vjp, VJP) and not node.vjp.primitive:
                     push = node.vjp.push
                     self._steps[node] = (
                         _recorded_step(node, node.vjp, node.aval, like)

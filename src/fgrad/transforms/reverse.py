@@ -213,9 +213,8 @@ def _handle(x: Any) -> tuple[Any, tuple[Node, ...]] | None:
         return private_copy(x), ()
     if isinstance(x, np.ndarray | np.generic | float | int | complex):
         refuse_masked(x)
-        value = (
-            np.array(x) if isinstance(x, np.ndarray) else np.asarray(x)[()]
-        )  # a number is never written to
+        # a number is never written to
+        value = np.array(x) if isinstance(x, np.ndarray) else np.asarray(x)[()]
         return (value, ()) if value.dtype.kind in "fciub" else None
     return (adopted(x), ()) if is_foreign(x) else None
 

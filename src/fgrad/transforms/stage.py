@@ -187,9 +187,8 @@ class Stage(Trace):
         self.title = title or (around[-1] if around else "make_graph")
         self.equations: list[Equation] = []
         self.regions: list[Region] = []
-        self.numbers: dict[
-            Var, set[np.dtype[Any]]
-        ] = {}  # Python integers, and the dtypes that they have to fit
+        # Python integers, and the dtypes that they have to fit
+        self.numbers: dict[Var, set[np.dtype[Any]]] = {}
         self.disordered: set[Var] = set()  # of which nobody knows how they lie in memory
         self._orders: dict[tuple[Var, bool], bool] = {}  # what `lies_in_order` has found
         self._makers: dict[Var, Equation] = {}
@@ -282,9 +281,8 @@ class Stage(Trace):
         if not (e and f and depth) or e.name != f.name or e.params or f.params:
             return False
         primitive = PRIMITIVES[e.name]
-        if primitive.body is None and not isinstance(
-            primitive.run, np.ufunc
-        ):  # some of those draw random numbers
+        # some of those draw random numbers
+        if primitive.body is None and not isinstance(primitive.run, np.ufunc):
             return False
         return len(e.args) == len(f.args) and all(
             self.same(x, y, depth - 1) if isinstance(x, Var) and isinstance(y, Var) else _is_one_number(x, y)
