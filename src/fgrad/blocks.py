@@ -162,12 +162,10 @@ class Nested(Block):
 class Setting(Nested):
     """Gives a context variable a value for a block."""
 
-    variable: ContextVar[Any]
-    value: Any
-
     def __init__(self, variable: ContextVar[Any], value: Any) -> None:
         super().__init__()
-        self.variable, self.value = variable, value
+        self.variable: ContextVar[Any] = variable
+        self.value: Any = value
 
     def __enter__(self) -> Any:
         self.stays.append(self.variable.get())

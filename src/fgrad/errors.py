@@ -102,12 +102,10 @@ class NonFiniteError(FloatingPointError):
         log
     """
 
-    operation: str
-    line: str
-
     def __init__(self, message: str, operation: str, line: str) -> None:
         super().__init__(message)
-        self.operation, self.line = operation, line
+        self.operation: str = operation
+        self.line: str = line
 
     def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
         return NonFiniteError, (str(self), self.operation, self.line)

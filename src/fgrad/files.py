@@ -30,11 +30,9 @@ class _Folder(Block):
 
     __slots__ = ("_closing", "_held", "path")
 
-    path: Path
-
     def __init__(self, path: Path) -> None:
         self._watch = None
-        self.path = path
+        self.path: Path = path
         self._held: list[int] = []
         self._closing = map(os.close, self._held)
 

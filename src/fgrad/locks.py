@@ -94,11 +94,9 @@ class lazy(Generic[T]):  # noqa: N801 -- used as `property` is
     none from then on.
     """
 
-    function: Callable[[Any], T]
-    name: str
-
     def __init__(self, function: Callable[[Any], T]) -> None:
-        self.function, self.name = function, function.__name__
+        self.function: Callable[[Any], T] = function
+        self.name: str = function.__name__
         self.__doc__ = function.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:

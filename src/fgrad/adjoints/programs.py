@@ -109,9 +109,6 @@ class Program:
         masks: for every axis of examples, the outermost first, which operands have it.
     """
 
-    root: Program
-    masks: tuple[tuple[bool, ...], ...]
-
     def __init__(
         self,
         function: Function,
@@ -127,7 +124,8 @@ class Program:
             [i for i in range(len(function.params)) if i not in known] if places is None else list(places)
         )
         self.family: dict[Any, Any] = {} if family is None else family
-        self.root, self.masks = self, ()
+        self.root: Program = self
+        self.masks: tuple[tuple[bool, ...], ...] = ()
 
     # ---- its signature ------------------------------------------------------------------------------
 

@@ -45,11 +45,10 @@ def array_shapes(
 class _Walk:
     """What is known behind each statement."""
 
-    shapes: dict[str, Shape | None]  # None of arrays that have others elsewhere
-
     def __init__(self, function: Function, shapes: dict[str, Shape | None], numbers: dict[str, Any]) -> None:
         self.constants = {**_FUNCTIONS, **function.constants}
-        self.shapes, self.numbers = shapes, numbers
+        self.numbers = numbers
+        self.shapes: dict[str, Shape | None] = shapes  # None of arrays that have others elsewhere
 
     def block(self, body: Sequence[Stmt]) -> None:
         """Go through statements."""

@@ -46,11 +46,9 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     __slots__ = ("__weakref__", "buffer", "place")
 
-    buffer: Any  # the library's array
-    place: Device
-
     def __init__(self, buffer: Any, place: Device) -> None:
-        self.buffer, self.place = buffer, place
+        self.buffer: Any = buffer  # the library's array
+        self.place: Device = place
 
     # fmt: off
     @property
@@ -243,12 +241,10 @@ _KEPT, _KEPT_BYTES = 256, 2**16  # how many constants a device keeps, and how la
 class Device:
     """A device: what makes arrays there and computes with them."""
 
-    library: Library
-    index: int
-    name: str
-
     def __init__(self, library: Library, index: int) -> None:
-        self.library, self.index, self.name = library, index, f"cuda:{index}"
+        self.library: Library = library
+        self.index: int = index
+        self.name: str = f"cuda:{index}"
         self._constants: dict[Any, DeviceArray] = {}
 
     def __repr__(self) -> str:

@@ -208,14 +208,12 @@ class Simulated:
 class CuPy:
     """CuPy on NVIDIA GPUs: memory from its pool, cuBLAS, cuSOLVER, cuFFT, sorting."""
 
-    cupy: Any
-    cupyx: Any
-    array: Any
-
     simulated = False
 
     def __init__(self, cupy: Any, cupyx: Any) -> None:
-        self.cupy, self.cupyx, self.array = cupy, cupyx, cupy.ndarray
+        self.cupy: Any = cupy
+        self.cupyx: Any = cupyx
+        self.array: Any = cupy.ndarray
         self._found: dict[str, Callable[..., Any]] = {}
 
     def count(self) -> int:

@@ -38,12 +38,10 @@ class Part:
 
     __slots__ = ("blocks", "count", "root")
 
-    root: Root
-    count: int
-    blocks: int
-
     def __init__(self, root: Root) -> None:
-        self.root, self.count, self.blocks = root, math.prod(root.var.aval.shape), 1
+        self.root: Root = root
+        self.count: int = math.prod(root.var.aval.shape)
+        self.blocks: int = 1
 
 
 class Memory(Var):

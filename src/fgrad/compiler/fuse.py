@@ -62,11 +62,9 @@ class Root:
 
     __slots__ = ("at", "equation", "floats", "loops", "reads", "reduced", "unrolled", "var", "work")
 
-    var: Var
-    equation: Equation
-
     def __init__(self, var: Var, equation: Equation) -> None:
-        self.var, self.equation = var, equation
+        self.var: Var = var
+        self.equation: Equation = equation
         self.reduced: tuple[int, ...] = ()  # axes
         if PRIMITIVES[equation.name].reduction and not is_short(equation):
             self.reduced = equation.params["axes"]

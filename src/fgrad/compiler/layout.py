@@ -25,17 +25,13 @@ class Buffer:
 
     __slots__ = ("array", "aval", "base", "is_stack", "offset", "size", "slot")
 
-    size: int
-    aval: Aval | None
-    offset: int
-    slot: int
-    array: Any  # of a constant
-
     def __init__(self, size: int, aval: Aval | None = None) -> None:
-        self.size, self.aval = size, aval
-        self.offset, self.slot = 0, -1
+        self.size: int = size
+        self.aval: Aval | None = aval
+        self.offset: int = 0
+        self.slot: int = -1
         self.base: Buffer | None = None  # the buffer inside of which it lies
-        self.array = None
+        self.array: Any = None  # of a constant
         self.is_stack: bool = False
 
     @property
@@ -124,19 +120,14 @@ class Plan:
     """A program laid out: its inputs and outputs, and the slots of what arrays there are when it runs."""
 
     align: int  # of what the place of a buffer is a multiple
-    slots: list[Buffer | None]
-    constants: dict[int, Buffer]
-    program: Program
-    inputs: list[Var]
-    outputs: list[Var]
     donations: dict[int, int]  # output -> the input in whose memory it lies
 
     def __init__(self, plain: Plain) -> None:
-        self.slots = []  # None for those of arguments
-        self.constants = {}
-        self.program = plain.program
-        self.inputs = [v for v in plain.program.inputs if v not in plain.constants]
-        self.outputs = computed(plain.program)
+        self.slots: list[Buffer | None] = []  # None for those of arguments
+        self.constants: dict[int, Buffer] = {}
+        self.program: Program = plain.program
+        self.inputs: list[Var] = [v for v in plain.program.inputs if v not in plain.constants]
+        self.outputs: list[Var] = computed(plain.program)
 
     def donate(self, block: Block) -> None:
         """Note which outputs lie in the memory of inputs."""
@@ -177,23 +168,20 @@ class Block:
         free: outputs whose memory is there from the start, so that other values may lie in it.
     """
 
-    plan: Any
-    plain: Plain
-    known: dict[Any, int]
-    bound: set[Any]  # what has a slot, and is not free
     steps: list[Nest | Call]
     heirs: dict[Var, Var]
-    inner: dict[int, Any]  # loops and branches, by the number of their step
-    buffers: list[Buffer]  # that lie in the arena of this block
 
     def __init__(self, plan: Any, plain: Plain, known: dict[Any, int], free: Iterable[Var] = ()) -> None:
-        self.plan, self.plain, self.known = plan, plain, known
+        self.plan: Any = plan
+        self.plain: Plain = plain
+        self.known: dict[Any, int] = known
         known |= {v: plan.constant(x) for v, x in plain.constants.items()}
-        self.bound = known.keys() - set(free)
+        self.bound: set[Any] = known.keys() - set(free)  # what has a slot, and is not free
         self.steps, self.makers = fuse(plain.program, plain.constants)
         self.nests = {i: s for i, s in enumerate(self.steps) if isinstance(s, Nest)}
         self.calls = {i: s.equation for i, s in enumerate(self.steps) if isinstance(s, Call)}
-        self.inner, self.buffers = {}, []
+        self.inner: dict[int, Any] = {}  # loops and branches, by the number of their step
+        self.buffers: list[Buffer] = []  # that lie in the arena of this block
 
     def share(
         self,
@@ -268,11 +256,9 @@ def computed(program: Program) -> list[Var]:
 class Inner:
     """Blocks inside of a block, and the memory they take."""
 
-    plan: Any
-    equation: Equation
-
     def __init__(self, plan: Any, equation: Equation) -> None:
-        self.plan, self.equation = plan, equation
+        self.plan: Any = plan
+        self.equation: Equation = equation
         self.arena: Buffer = Buffer(0)
         self.blocks: list[Any] = []
 
@@ -353,14 +339,14 @@ class While(Repeated):
 class Choice(Inner):
     """One of several blocks, by an integer."""
 
-    copies: list[list[tuple[int, int, int]]]
-
     def __init__(self, plan: Any, equation: Equation) -> None:
         super().__init__(plan, equation)
         programs = equation.params["code"].branches
         self.args: list[int] = [plan.argument() for _ in programs[0].inputs]
         self.outs: list[int] = [plan.argument() for _ in equation.outs]
-        self.copies = [self.block(p, self.args, self.outs) for p in programs]
+        self.copies: list[list[tuple[int, int, int]]] = [
+            self.block(p, self.args, self.outs) for p in programs
+        ]
 
 
 def stacks(equation: Equation) -> Sequence[Var]:

@@ -44,11 +44,9 @@ class Loop:
 
     __slots__ = ("after", "before", "body", "memo", "number", "size")
 
-    number: int
-    size: int
-
     def __init__(self, number: int, size: int) -> None:
-        self.number, self.size = number, size
+        self.number: int = number
+        self.size: int = size
         self.before: list[Line | Loop] = []
         self.body: list[Line | Loop] = []
         self.after: list[Line] = []
@@ -58,12 +56,12 @@ class Loop:
 class Builder:
     """Writes lines into the innermost scope in which all that they need is known."""
 
-    sizes: dict[int, int]
-
     def __init__(self, sizes: Sequence[int]) -> None:
         self.base: Loop = Loop(-1, 1)
         self.chain: list[Loop] = [self.base]
-        self.sizes = dict(enumerate(sizes))  # of counters: those of loops, and of indices that are looked up
+        self.sizes: dict[int, int] = dict(
+            enumerate(sizes)
+        )  # of counters: those of loops, and of indices that are looked up
         self.symbols: dict[int, Value] = {}
         self.count: int = 0  # of scalars
         self.work: int = 0  # operations

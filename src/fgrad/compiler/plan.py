@@ -122,13 +122,6 @@ class Plan(layout.Plan):
         donated: inputs in whose memory outputs may lie: of which `donations` tells output -> input.
     """
 
-    doubts: tuple[Any, ...]
-    faults: int
-    block: Block
-    size: int
-    results: list[int | None]
-    table: vm.Assembler
-    has_faults: bool
     align = ALIGN
 
     def __init__(
@@ -144,19 +137,21 @@ class Plan(layout.Plan):
         super().__init__(plain)
         self.kernels: list[Kernel] = []
         results = plain.program.outputs[: len(plain.program.outputs) - doubts]
-        self.doubts = plain.program.outputs[len(results) :]
+        self.doubts: tuple[Any, ...] = plain.program.outputs[len(results) :]
         known = {v: self.argument() for v in (*self.inputs, *self.outputs)}
-        self.faults = self.argument()
-        self.block = Block(self, plain, known, [self.inputs[i] for i in donated])
+        self.faults: int = self.argument()
+        self.block: Block = Block(self, plain, known, [self.inputs[i] for i in donated])
         self.donate(self.block)
         self._speak_of(program)
-        self.size = self.block.size
-        self.results = [self.block.known[y] if isinstance(y, Var) else None for y in results]
+        self.size: int = self.block.size
+        self.results: list[int | None] = [
+            self.block.known[y] if isinstance(y, Var) else None for y in results
+        ]
         native.compiled_all([*entry.runtime(), *self.block.keys()], name, unrolled(program.equations))
-        self.table = vm.Assembler()
+        self.table: vm.Assembler = vm.Assembler()
         self.work = 0
         self.marks: list[Mark] = []
-        self.has_faults = self.block.has_faults
+        self.has_faults: bool = self.block.has_faults
         if self.has_faults:
             self.outputs.append(FAULTS)
             self.table.zero(self.faults, _bytes(FAULTS))
@@ -235,18 +230,15 @@ class Block(layout.Block):
     """
 
     plan: Plan
-    kernels: dict[int, list[Kernel]]
-    inner: dict[int, Inner]
-    size: int
 
     def __init__(self, plan: Plan, plain: Plain, known: dict[Var, int], donated: Sequence[Var] = ()) -> None:
         known[FAULTS] = plan.faults
         super().__init__(plan, plain, known, plan.outputs)  # the memory of a loop's is not always there
-        self.kernels = self._kernels(donated)
+        self.kernels: dict[int, list[Kernel]] = self._kernels(donated)
         plan.kernels += [k for ks in self.kernels.values() for k in ks]
-        self.inner = self._inner(self.calls)
+        self.inner: dict[int, Inner] = self._inner(self.calls)
         self.stacked: dict[Var, Rows] = {}
-        self.size = self.place()
+        self.size: int = self.place()
 
     def _kernels(self, donated: Sequence[Var]) -> dict[int, list[Kernel]]:
         """Return the kernels of each nest; a root that nobody reads is not written."""
@@ -417,13 +409,10 @@ class Inner(layout.Inner):
 class Record:
     """What a loop keeps of each step, side by side, in a stack."""
 
-    stack: int
-    size: int
-
     def __init__(self, plan: Plan, avals: Sequence[Aval]) -> None:
-        self.stack = plan.stack()
+        self.stack: int = plan.stack()
         self.offsets: list[int] = []
-        self.size = 0
+        self.size: int = 0
         for a in avals:
             self.size = -(-self.size // a.dtype.itemsize) * a.dtype.itemsize
             self.offsets.append(self.size)
@@ -453,8 +442,6 @@ class Repeated(Inner, layout.Repeated):
 
 class Loop(Repeated, layout.Loop):
     """A scan."""
-
-    record: Record | None
 
     def __init__(self, plan: Plan, equation: Equation) -> None:
         super().__init__(plan, equation)
@@ -501,8 +488,6 @@ class Loop(Repeated, layout.Loop):
 
 class While(Repeated, layout.While):
     """A loop that goes on as long as its condition says so."""
-
-    record: Record | None
 
     def __init__(self, plan: Plan, equation: Equation) -> None:
         super().__init__(plan, equation)

@@ -34,9 +34,6 @@ class Writer:
 
     lanes = False  # whether floats may be joined in any order, as lanes of vectors are
 
-    kept: Any
-    elements: Elements
-
     def __init__(
         self,
         loops: Sequence[int],
@@ -46,10 +43,13 @@ class Writer:
         constants: Any,
         floats: Collection[np.dtype[Any]] = (),
     ) -> None:
-        self.kept, self.floats = kept, floats
+        self.floats = floats
+        self.kept: Any = kept
         self.builder: Builder = Builder(loops)
         mixed = len(floats) > 1
-        self.elements = Elements(makers, stored, self.builder, constants, codes=self.codes, mixed=mixed)
+        self.elements: Elements = Elements(
+            makers, stored, self.builder, constants, codes=self.codes, mixed=mixed
+        )
         self.stores: dict[Any, None] = {}
 
     def codes(self, dtype: np.dtype[Any]) -> Mapping[str, str]:

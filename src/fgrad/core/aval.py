@@ -18,11 +18,9 @@ class Aval:
 
     __slots__ = ("dtype", "shape")
 
-    shape: Shape
-    dtype: np.dtype[Any]
-
     def __init__(self, shape: Shape, dtype: np.dtype[Any]) -> None:
-        self.shape, self.dtype = shape, dtype
+        self.shape: Shape = shape
+        self.dtype: np.dtype[Any] = dtype
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Aval) and (self.shape, self.dtype) == (other.shape, other.dtype)

@@ -240,12 +240,11 @@ class Back(Code):
     """The cotangents of some arguments of `code`, from all arguments and the cotangents of float outputs."""
 
     primitive = "lax.pullback"
-    code: Code
-    wanted: tuple[bool, ...]
-    outs: tuple[Aval, ...]
 
     def __init__(self, code: Code, wanted: tuple[bool, ...], outs: Sequence[Aval]) -> None:
-        self.code, self.wanted, self.outs = code, wanted, tuple(outs)
+        self.code: Code = code
+        self.wanted: tuple[bool, ...] = wanted
+        self.outs: tuple[Aval, ...] = tuple(outs)
 
     def inner(self) -> Sequence[Program]:
         """Return the programs that it differentiates."""

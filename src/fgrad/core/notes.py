@@ -86,14 +86,13 @@ class Note:
         tensor: a weak reference to the Tensor that was attached here, when the recording is over.
     """
 
-    parents: tuple[Note, ...]
-    line: str
     avals: list[Aval] | None
     given: list[Aval | None]
 
     def __init__(self, node: Node, parents: tuple[Note, ...], line: str = "") -> None:
         vjp = node.vjp
-        self.parents, self.line = parents, line
+        self.parents: tuple[Note, ...] = parents
+        self.line: str = line
         self.recordings: list[Recording] = [recording_of(node.tape)]
         self.index: int | None = vjp.index if isinstance(vjp, Pick) else None
         self.name: str = (vjp.primitive or vjp.title or "operation") if isinstance(vjp, VJP) else ""
@@ -205,16 +204,15 @@ class Notes:
 
     asked: str
     stepping: str
-    phase: str
 
     apart = False  # whether compiled programs run kernel by kernel
 
     def __init__(self) -> None:
-        self.phase = "forward"  # "backward" in a sweep, "tangent" in a forward-mode pass over a recording
+        # "backward" in a sweep, "tangent" in a forward-mode pass over a recording
+        self.phase: str = "forward"
         self.sweep: Sweep | None = None
-        self.stepping = self.asked = (
-            ""  # the origin of what a step goes back over, and who asked for the sweep
-        )
+        # the origin of what a step goes back over, and who asked for the sweep
+        self.stepping = self.asked = ""
         self.inner: float = 0.0  # seconds in what is called by what runs now
         self._last: tuple[str, float, Any] = ("", 0.0, None)
         self._noted: tuple[Any, list[Recording]] = (None, [])  # the run that was noted last, and by whom
@@ -351,12 +349,10 @@ LOOKUPS.append(noting)
 class observed(Nested):  # noqa: N801 -- reads as a function
     """Let an observer be the one that a context variable names in a block; None: let there be none."""
 
-    variable: ContextVar[Any]
-    who: Any
-
     def __init__(self, variable: ContextVar[Any], who: Any) -> None:
         super().__init__()
-        self.variable, self.who = variable, who
+        self.variable: ContextVar[Any] = variable
+        self.who: Any = who
 
     def __enter__(self) -> Any:
         stay = self.variable.get(), object()

@@ -103,9 +103,6 @@ class Program:
     applied instead of its equations.
     """
 
-    inputs: tuple[Var, ...]
-    equations: tuple[Equation, ...]
-    outputs: tuple[Any, ...]
     in_tree: Any
     out_tree: Any
 
@@ -119,7 +116,9 @@ class Program:
     ) -> None:
         # of those that start together the outermost, closed last
         self.regions: dict[int, Region] = {r.start: r for r in regions}
-        self.inputs, self.equations, self.outputs = tuple(inputs), tuple(equations), tuple(outputs)
+        self.inputs: tuple[Var, ...] = tuple(inputs)
+        self.equations: tuple[Equation, ...] = tuple(equations)
+        self.outputs: tuple[Any, ...] = tuple(outputs)
         self.in_tree, self.out_tree = trees
 
     def run(self, leaves: Sequence[Any]) -> list[Any]:

@@ -20,11 +20,9 @@ class Scope:
 
     __slots__ = ("_reverse", "backward", "name")
 
-    name: str
-    backward: bool
-
     def __init__(self, name: str, *, backward: bool = False) -> None:
-        self.name, self.backward = name, backward
+        self.name: str = name
+        self.backward: bool = backward
         self._reverse: Scope | None = None
 
     def reverse(self) -> Scope:

@@ -75,13 +75,10 @@ class Pieces:
 
     __slots__ = ("base", "parts", "size", "vjp")
 
-    base: Any  # the sum of all else, or None
-    size: int  # how many elements the parts have
-
-    vjp: AccumulatingVJP
-
     def __init__(self, vjp: AccumulatingVJP, base: Any) -> None:
-        self.vjp, self.base, self.size = vjp, base, 0
+        self.vjp: AccumulatingVJP = vjp
+        self.base: Any = base  # the sum of all else, or None
+        self.size: int = 0  # how many elements the parts have
         self.parts: list[tuple[Any, ...]] = []
 
     def whole(self, add: Callable[[Any, Any], Any]) -> Any:
@@ -152,21 +149,19 @@ class Tape(Trace):
     __slots__ = ("is_open", "level", "limit", "linear_only", "note", "owner", "raw", "refs")
 
     note: Any  # what stays known of the recording; set where it is asked for
-    level: int
-    owner: int
-    raw: bool
 
     is_tape = True
     title = "a recording"
 
     def __init__(self, level: int, owner: int, *, raw: bool) -> None:
-        self.level, self.owner, self.raw = level, owner, raw
+        self.level: int = level
+        self.owner: int = owner
+        self.raw: bool = raw
         self.refs: list[ref[Node]] = []
         self.limit: int = 1000
         self.is_open: bool = True
-        self.linear_only: bool = (
-            False  # whether the values recorded are of no consequence, only how they depend on leaves
-        )
+        # whether the values recorded are of no consequence, only how they depend on leaves
+        self.linear_only: bool = False
 
     def node(
         self,

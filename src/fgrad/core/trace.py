@@ -191,11 +191,6 @@ class State:
         *("sole", "stale", "thread", "traces", "upper", "suspended"),
     )
 
-    traces: tuple[Trace, ...]
-    thread: int
-    suspended: tuple[Any, ...]
-    interceptor: Any
-
     def __init__(
         self,
         traces: tuple[Trace, ...],
@@ -204,12 +199,14 @@ class State:
         suspended: tuple[Any, ...] = (),
         interceptor: Any = None,
     ) -> None:
-        self.traces, self.thread = traces, thread
-        self.foreign: Callable[[], Any] | None = (
-            foreign  # is true in another asyncio task than the one that made this; None without asyncio
-        )
-        self.suspended = suspended  # tapes that must not see what happens, only that something did
-        self.interceptor = interceptor  # runs primitives of tracked arguments, or knows their results already
+        self.traces: tuple[Trace, ...] = traces
+        self.thread: int = thread
+        # is true in another asyncio task than the one that made this; None without asyncio
+        self.foreign: Callable[[], Any] | None = foreign
+        # tapes that must not see what happens, only that something did
+        self.suspended: tuple[Any, ...] = suspended
+        # runs primitives of tracked arguments, or knows their results already
+        self.interceptor: Any = interceptor
         self.has_tracers: bool = False
         # views whose base was written to; they are to be made anew while these traces are the live ones
         self.stale: list[weakref.ref[Any]] = []

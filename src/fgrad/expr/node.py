@@ -16,12 +16,10 @@ class Expr:
 
     __slots__ = ("__weakref__", "args", "head", "leaf")
 
-    head: str
-    args: tuple[Expr, ...]
-    leaf: float | str
-
     def __init__(self, head: str, args: tuple[Expr, ...], leaf: float | str) -> None:
-        self.head, self.args, self.leaf = head, args, leaf
+        self.head: str = head
+        self.args: tuple[Expr, ...] = args
+        self.leaf: float | str = leaf
 
     # fmt: off
     def __neg__(self) -> Expr: return apply("negative", self)

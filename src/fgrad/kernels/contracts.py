@@ -35,11 +35,9 @@ class Contract:
 
     __slots__ = ("_clauses", "_good", "_title", "names", "said")
 
-    said: str
-    names: tuple[str, ...]
-
     def __init__(self, said: str, names: Sequence[str]) -> None:
-        self.said, self.names = said, tuple(names)
+        self.said: str = said
+        self.names: tuple[str, ...] = tuple(names)
         self._clauses: list[tuple[str, str, list[tuple[str, Any]]]] = []
         self._good: LRU[Any, bool] = LRU()
         self._title = f"kernel({', '.join(names)})"

@@ -229,21 +229,19 @@ class Geometry:
         steps: window, stride, padding before, and dilation.
     """
 
-    x: Steps
-    out: Steps
     channels: int
-    lines: int
-    outputs: int
-    groups: int
 
     def __init__(
         self, x: Steps, w: Steps, out: Steps, stride: Steps, padding: Pads, dilation: Steps, groups: int
     ) -> None:
         rank = len(stride)
-        self.x, self.out = plane(x, rank), plane(out, rank)
+        self.x: Steps = plane(x, rank)
+        self.out: Steps = plane(out, rank)
         lead = (1,) * (2 - rank)
         self.channels, window = w[1], (*lead, *w[2:])
-        self.lines, self.outputs, self.groups = w[1] * math.prod(window), w[0] // groups, groups
+        self.lines: int = w[1] * math.prod(window)
+        self.outputs: int = w[0] // groups
+        self.groups: int = groups
         low = (0,) * (2 - rank) + tuple(p[0] for p in padding)
         self.steps: Steps = (*window, *lead, *stride, *low, *lead, *dilation)
 

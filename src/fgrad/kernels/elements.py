@@ -35,15 +35,13 @@ class Array:
 
     __slots__ = ("dtype", "pointer", "scope", "sizes", "strides")
 
-    dtype: str
-    pointer: Any
-    sizes: list[Number]
-    strides: list[Any]
-
     def __init__(
         self, dtype: str, pointer: Any, sizes: list[Number], strides: Sequence[Any] = (), scope: str = ""
     ) -> None:
-        self.dtype, self.pointer, self.sizes, self.strides = dtype, pointer, sizes, list(strides)
+        self.dtype: str = dtype
+        self.pointer: Any = pointer
+        self.sizes: list[Number] = sizes
+        self.strides: list[Any] = list(strides)
         self.scope: str = scope
 
     def place(self, builder: Any, indices: Sequence[Number]) -> Any:

@@ -25,11 +25,11 @@ class Function:
 
     __slots__ = ("_contract", "_is_loop", "_kinds", "kernel")
 
-    kernel: native.Kernel
     is_native = True
 
     def __init__(self, kernel: native.Kernel, kinds: Sequence[Any], *, is_loop: bool) -> None:
-        self.kernel, self._is_loop, self._contract = kernel, is_loop, kernel.contract
+        self._is_loop, self._contract = is_loop, kernel.contract
+        self.kernel: native.Kernel = kernel
         given = kinds[: len(kinds) - 2 * is_loop]
         self._kinds = [k if isinstance(k, str) else (np.dtype(k.dtype), k.ndim, k.contiguous) for k in given]
 

@@ -48,13 +48,13 @@ class Kernel:
 
     __slots__ = ("__weakref__", "_owner", "address", "contract", "function")
 
-    address: int
-    contract: contracts.Contract | None
-    function: Callable[..., None]
-
     def __init__(self, address: int, owner: Any, function: Callable[..., None] | None = None) -> None:
-        self.address, self._owner, self.contract = address, owner, None
-        self.function = function or ctypes.CFUNCTYPE(None, *[ctypes.c_size_t] * 4)(address)
+        self._owner = owner
+        self.address: int = address
+        self.contract: contracts.Contract | None = None
+        self.function: Callable[..., None] = function or ctypes.CFUNCTYPE(None, *[ctypes.c_size_t] * 4)(
+            address
+        )
 
 
 class Deferred(Kernel):

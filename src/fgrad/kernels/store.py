@@ -239,13 +239,11 @@ class Entry:
 
     __slots__ = ("files", "parts", "size", "used")
 
-    files: list[Path]
-    parts: list[tuple[Path, float]]
-    size: int
-    used: float
-
     def __init__(self) -> None:
-        self.files, self.parts, self.size, self.used = [], [], 0, 0.0
+        self.files: list[Path] = []
+        self.parts: list[tuple[Path, float]] = []
+        self.size: int = 0
+        self.used: float = 0.0
 
 
 def entries(path: Path) -> dict[str, Entry]:

@@ -136,11 +136,6 @@ class _Growing:
 class Reversal:
     """The reverse step of a loop on one tape."""
 
-    loop: Loop
-    old: Tape
-    captured: Sequence[Node]
-    states: list[tuple[int, State]]
-
     def __init__(
         self,
         loop: Loop,
@@ -149,7 +144,10 @@ class Reversal:
         states: list[tuple[int, State]],
         results: Sequence[Any],
     ) -> None:
-        self.loop, self.old, self.captured, self.states = loop, tape, captured, states
+        self.loop: Loop = loop
+        self.old: Tape = tape
+        self.captured: Sequence[Node] = captured
+        self.states: list[tuple[int, State]] = states
         self._depths = [len(list(chain(y))) - len(list(chain(seen_by(y, tape)))) for y in results]
 
     def __call__(self, cts: Sequence[Any]) -> list[Any]:
@@ -232,17 +230,15 @@ def _at(ct: Any, depth: int, place: int) -> Any:
 class Loop:
     """A loop that runs now, keeping states, and backward later."""
 
-    step: Step
-    init: State
-    title: str
-    tapes: list[Tape]
-    budget: int
-
     def __init__(self, step: Step, init: State, n: int | None, budget: int | None, title: str) -> None:
         self.order: Sequence[int] = ()  # the place of each step's results
-        self.step, self.init, self.title = step, init, title
+        self.step: Step = step
+        self.init: State = init
+        self.title: str = title
         self.traces: tuple[Trace, ...] = current().traces
-        self.tapes = [t for t in self.traces if isinstance(t, Tape) and t.is_open and not t.linear_only]
+        self.tapes: list[Tape] = [
+            t for t in self.traces if isinstance(t, Tape) and t.is_open and not t.linear_only
+        ]
         self.count: int = 0
         self.floating: list[bool] = [aval_of(x).dtype.kind in "fc" for x in init]
         self.floating_results: list[bool] = []
@@ -250,7 +246,7 @@ class Loop:
         state = [without(x, self.tapes) for x in init]
         if n is None:
             self._kept: _Growing | _Placed = _Growing(budget, state)
-            self.budget = budget or 0
+            self.budget: int = budget or 0
         else:
             self.budget = budget or max(4, 2 * n.bit_length())
             self._kept = _Placed(n, self.budget, state)

@@ -34,13 +34,11 @@ class Stream:
         shape: of the samples of one key.
     """
 
-    cipher: Callable[[Array, Array], Array]
-    key: Array
-    shape: Shape
-    place: Any
-
     def __init__(self, cipher: Callable[[Array, Array], Array], key: Array, shape: Shape) -> None:
-        self.cipher, self.key, self.shape, self.place = cipher, key, shape, near(key)
+        self.cipher: Callable[[Array, Array], Array] = cipher
+        self.key: Array = key
+        self.shape: Shape = shape
+        self.place: Any = near(key)
         n = math.prod(shape)
         self.count: Any = self.place.zeros((n, 2), np.uint32)
         self.count[:, 1] = self.place.arange(n, dtype=np.uint32)

@@ -24,13 +24,11 @@ from fgrad.transforms.calling import plain
 class Split(BaseException):
     """Says that the examples of `trace` go different ways: the function has to run for each group of them."""
 
-    trace: Batch
-    groups: list[Any]
-    line: str
-
     def __init__(self, trace: Batch, groups: list[Any], line: str) -> None:
         super().__init__("a truth value differs between the examples of vmap")
-        self.trace, self.groups, self.line = trace, groups, line
+        self.trace: Batch = trace
+        self.groups: list[Any] = groups
+        self.line: str = line
 
 
 class BatchedTracer(Tracer):
@@ -38,12 +36,10 @@ class BatchedTracer(Tracer):
 
     __slots__ = ("whole",)
 
-    trace: Batch
-    whole: Any
-    line: str
-
     def __init__(self, trace: Batch, whole: Any) -> None:
-        self.trace, self.whole, self.line = trace, whole, user_line()
+        self.trace: Batch = trace
+        self.whole: Any = whole
+        self.line: str = user_line()
 
     @property
     def shape(self) -> Shape:
@@ -160,10 +156,6 @@ class Same:
 class Batch(Trace):
     """Applies each primitive to all examples at once; the batch axis is the first."""
 
-    level: int
-    size: int
-    name: Any
-
     title = "vmap"
     remedy = (
         "Inside vmap a value stands for many examples, which no NumPy array holds: assign to a Tensor "
@@ -175,7 +167,9 @@ class Batch(Trace):
     across: ClassVar[dict[str, Callable[..., Any]]] = {}
 
     def __init__(self, level: int, size: int, name: Any = None) -> None:
-        self.level, self.size, self.name = level, size, name
+        self.level: int = level
+        self.size: int = size
+        self.name: Any = name
         self.origin: weakref.ref[Batch] = weakref.ref(self)  # the one whose examples these are
         self.is_running = self.was_split = False
         self.full_size = size

@@ -28,14 +28,14 @@ class Leaf:
 
     __slots__ = ("is_mapped", "is_number", "is_weak", "size", "value")
 
-    value: Any | Tensor
-
     def __init__(self, trace: Batch, y: Any) -> None:
         self.size: int = trace.size
         self.is_mapped: bool = trace.owns(y)
         self.is_number: bool = isinstance(y, Tensor | np.ndarray | np.generic | int | float | complex)
         self.is_weak: bool = y.__class__ in {int, float, complex}
-        self.value = trace.unbox(y) if self.is_mapped else alias(y) if y.__class__ is Tensor else y
+        self.value: Any | Tensor = (
+            trace.unbox(y) if self.is_mapped else alias(y) if y.__class__ is Tensor else y
+        )
 
     def stacked(self) -> Any:
         """Return the examples along a first axis."""

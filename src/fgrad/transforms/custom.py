@@ -190,13 +190,11 @@ def _checked(result: Any, aval: Aval, i: int, name: str) -> Any:
 class BatchedRule(Rule):
     """A rule applied to every example: its code runs once, under a batch trace of its own."""
 
-    rule: Rule
-    mapped: tuple[bool, ...]
-    size: int
-    name: str
-
     def __init__(self, rule: Rule, mapped: tuple[bool, ...], size: int) -> None:
-        self.rule, self.mapped, self.size, self.name = rule, mapped, size, rule.name
+        self.rule: Rule = rule
+        self.mapped: tuple[bool, ...] = mapped
+        self.size: int = size
+        self.name: str = rule.name
         self.trace: Batch | None = None
 
     def clone(self) -> Self:

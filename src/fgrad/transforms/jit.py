@@ -297,17 +297,15 @@ def _donated(fun: Callable[..., Any], nums: Any, static: Sequence[int]) -> tuple
 class Call:
     """The arguments of one call: static values, and the leaves of the others with what is known of them."""
 
-    fun: Callable[..., Any]
-    donors: tuple[int, ...]
     leaves: list[Any]
     structure: Any
-    kinds: tuple[tuple[Any, ...], ...]
-    device: Any | None
 
     def __init__(
         self, jit: Jit[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, abstract: bool = False
     ) -> None:
-        self.fun, self.device, self.donors = jit.fun, jit.options.get("device"), jit._donated
+        self.fun: Callable[..., Any] = jit.fun
+        self.device: Any | None = jit.options.get("device")
+        self.donors: tuple[int, ...] = jit._donated
         args, kwargs = bound(jit.fun, args, kwargs)
         statics: dict[Any, Any] = {
             i % len(args): args[i % len(args)] for i in jit._static if -len(args) <= i < len(args)
@@ -323,7 +321,9 @@ class Call:
             self._check_hash(k, v)
         self.leaves, self.structure = tree.flatten(self.given)
         self.as_numpy: bool = not has_tensor(self.leaves)
-        self.kinds = tuple([self._kind(i, x, abstract=abstract) for i, x in enumerate(self.leaves)])
+        self.kinds: tuple[tuple[Any, ...], ...] = tuple(
+            [self._kind(i, x, abstract=abstract) for i, x in enumerate(self.leaves)]
+        )
         values = tuple([(k, type(v), v) for k, v in statics.items()])
         self.key: Key = Key(self.structure, self.kinds, values, bound_axes(), default_place())
         if jit._parted:
@@ -479,9 +479,6 @@ class Specialisation:
     """
 
     calls: int
-    out_structure: Any
-    template: list[tuple[Any] | None]
-    limits: list[tuple[int, np.dtype[Any]]]
 
     def __init__(self, fun: Callable[..., Any], call: Call) -> None:
         self.calls, self._fun = 0, fun  # that could have had a short way
@@ -502,10 +499,13 @@ class Specialisation:
         if len(stage.equations) > UNROLLED:
             hint = unrolled(stage.equations)
             progress.say(f"{name_of(fun)} has {len(stage.equations)} operations. {hint}".rstrip())
-        self.template, self.out_structure = template, structure
+        self.template: list[tuple[Any] | None] = template
+        self.out_structure: Any = structure
         self.procedure: Procedure = Procedure(stage.program(inputs, outputs), name_of(fun))
         places = {v: i for i, v in enumerate(inputs)}
-        self.limits = [(places[v], dtype) for v, dtypes in stage.numbers.items() for dtype in dtypes]
+        self.limits: list[tuple[int, np.dtype[Any]]] = [
+            (places[v], dtype) for v, dtypes in stage.numbers.items() for dtype in dtypes
+        ]
         self.is_parted: bool = stage.is_parted
         self._around = Captures(fun, statics)
         arrays, tensors = reached(fun)

@@ -38,11 +38,9 @@ from fgrad.transforms.stage import Stage, staged, staging
 class Procedure:
     """A program of flat values, and what is derived from it."""
 
-    program: Program
-    name: str
-
     def __init__(self, program: Program, name: str = "") -> None:
-        self.program, self.name = program, name
+        self.program: Program = program
+        self.name: str = name
         self.ins: tuple[Aval, ...] = tuple(v.aval for v in program.inputs)
         self.outs: tuple[Aval, ...] = tuple(map(aval_out, program.outputs))
         self._saving: dict[Pattern, Saving | None] = {}

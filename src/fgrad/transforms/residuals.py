@@ -48,8 +48,6 @@ class Cut:
 
     __slots__ = ("backward", "forward", "primals")
 
-    primals: list[int]
-
     def __init__(self, joint: Program, primals: int, outs: int, sweep: int) -> None:
         """Cut.
 
@@ -81,7 +79,9 @@ class Cut:
             elif v not in kept:
                 kept.append(v)
         places = {v: i for i, v in enumerate(given)}
-        self.primals = sorted(places[v] for v in kept if v in places)  # those that the backward program takes
+        self.primals: list[int] = sorted(
+            places[v] for v in kept if v in places
+        )  # those that the backward program takes
         residuals = [v for v in kept if v not in places]
         ahead = [again[i] for i in sorted(again)]
         self.forward: Program = assemble(given, live(first, [*values, *residuals]), [*values, *residuals])

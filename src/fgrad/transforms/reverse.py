@@ -43,9 +43,7 @@ class Evaluated:
 
     __slots__ = ("aux", "outs", "pullback", "structure")
 
-    aux: Any
     outs: list[Any]
-    pullback: Recorded
     structure: Any
 
     def __init__(
@@ -66,11 +64,11 @@ class Evaluated:
                 gm.make_linear()
             leaves = gm.follow_each(inputs.handles)
             out = fun(*inputs.filled(args, leaves), **kwargs)
-            self.aux = None
+            self.aux: Any = None
             if has_aux:
                 out, self.aux = pair(out, fun)
             self.outs, self.structure = tree.flatten(out)
-            self.pullback = gm.pullback(self.outs, leaves, once=once)
+            self.pullback: Recorded = gm.pullback(self.outs, leaves, once=once)
         except BaseException:
             try:
                 gm.release()
@@ -94,8 +92,6 @@ class Inputs:
 
     __slots__ = ("handles", "leaves", "places", "plain", "structures", "where")
 
-    where: Sequence[int]
-
     def __init__(
         self,
         args: Sequence[Any],
@@ -105,7 +101,7 @@ class Inputs:
         allow_int: bool = False,
         holomorphic: bool = False,
     ) -> None:
-        self.where = where
+        self.where: Sequence[int] = where
         chosen = [args[i] for i in where]
         handles = [] if holomorphic else _arrays(chosen)
         self.plain: bool = len(handles) == len(where)

@@ -296,8 +296,6 @@ class Again:
 
     call: Call
     kept: dict[int, tuple[str, Any]]
-    old: Tape
-    captured: tuple[Node, ...]
 
     def __init__(
         self,
@@ -310,7 +308,8 @@ class Again:
         leaves: Sequence[Any],
     ) -> None:
         self.call, self._title, self._traces, self.kept = call, title, traces, kept
-        self.old, self.captured = part.tape, tuple(part.captured)
+        self.old: Tape = part.tape
+        self.captured: tuple[Node, ...] = tuple(part.captured)
         self._places = tuple(sources.values())
         self._prints = [_print(leaf) for leaf in leaves]
         self._count = len(leaves)

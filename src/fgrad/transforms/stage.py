@@ -36,18 +36,15 @@ class StagedTracer(Tracer):
 
     __slots__ = ("form", "is_in_order", "var", "weak")
 
-    trace: Stage
-    var: Var
-    line: str
-    weak: type | None
-
     def __init__(self, trace: Stage, var: Var, weak: type | None = None, line: str | None = None) -> None:
-        self.trace, self.var, self.line = trace, var, user_line() if line is None else line
-        self.weak = weak  # the type of the Python number that it stands for, whose dtype is not fixed
+        self.trace: Stage = trace
+        self.var: Var = var
+        self.line: str = user_line() if line is None else line
+        # the type of the Python number that it stands for, whose dtype is not fixed
+        self.weak: type | None = weak
         self.is_in_order: bool = False  # whether it is a copy that is known to lie in memory row by row
-        self.form: str = (
-            ""  # of what has no axes: "array" or "scalar" of arguments, "made" of arrays that were computed
-        )
+        # of what has no axes: "array" or "scalar" of arguments, "made" of arrays that were computed
+        self.form: str = ""
 
     @property
     def shape(self) -> Shape:

@@ -105,27 +105,21 @@ class Plan(layout.Plan):
 
     align = ALIGN
 
-    size: int
-    total: int
-    results: list[int]
-    steps: list[Step]
-    fresh: list[int]
-    held: dict[int, Any]
-
     def __init__(self, program: Program, place: Device, donated: Collection[int] = ()) -> None:
         plain = self.plain(program)
         super().__init__(plain)
         known: dict[Any, int] = {v: self.argument() for v in (*self.inputs, *self.outputs)}
         block = Block(self, plain, known, self.outputs, [self.inputs[i] for i in donated])
         self.donate(block)
-        self.size, self.total = block.size, block.total
-        self.results = [
+        self.size: int = block.size
+        self.total: int = block.total
+        self.results: list[int] = [
             known[y] if isinstance(y, Var) else self.constant(_array(y)) for y in plain.program.outputs
         ]
-        self.steps = block.written()
+        self.steps: list[Step] = block.written()
         made = {k for s in self.steps if isinstance(s, LibraryCall) for k in s.outs}
-        self.fresh = [k for k, v in enumerate(self.outputs) if known[v] not in made]
-        self.held = {b.slot: _sent(place, b.array) for b in self.constants.values()}
+        self.fresh: list[int] = [k for k, v in enumerate(self.outputs) if known[v] not in made]
+        self.held: dict[int, Any] = {b.slot: _sent(place, b.array) for b in self.constants.values()}
 
     def plain(self, program: Program) -> Plain:
         """Return a program with composite primitives written out."""
@@ -148,10 +142,6 @@ class Block(layout.Block):
     """
 
     plan: Plan
-    products: dict[int, Product]
-    grids: dict[int, list[Piece]]
-    inner: dict[int, layout.Inner]
-    size: int
     total: int
 
     def __init__(
@@ -166,10 +156,12 @@ class Block(layout.Block):
         plain = plain._replace(program=eliminate(plain.program), checks=plain.checks[:0])
         super().__init__(plan, plain, known, free)
         self.free = free
-        self.products = {i: p for i, e in self.calls.items() if (p := product(e))}
-        self.grids = self._grids(donated)
-        self.inner = {i: found for i, e in self.calls.items() if (found := control(plan, e))}
-        self.size = self._place()
+        self.products: dict[int, Product] = {i: p for i, e in self.calls.items() if (p := product(e))}
+        self.grids: dict[int, list[Piece]] = self._grids(donated)
+        self.inner: dict[int, layout.Inner] = {
+            i: found for i, e in self.calls.items() if (found := control(plan, e))
+        }
+        self.size: int = self._place()
 
     def _grids(self, donated: Sequence[Var]) -> dict[int, list[Piece]]:
         """Return the kernels of every nest; a root that nobody reads is not written."""

@@ -41,11 +41,9 @@ FIRST = 16  # rows of a stack that grows
 class Context:
     """The memory of one call at a time: the arena, and an array for every slot."""
 
-    plan: Plan
-    place: Any
-
     def __init__(self, plan: Plan, place: Device) -> None:
-        self.plan, self.place = plan, place
+        self.plan: Plan = plan
+        self.place: Any = place
         self.empty: Callable[..., Any] = place.library.find("empty")
         is_needed = any(b is not None and b.array is None for b in plan.slots)
         self.arena: Any = self.empty((max(1, plan.size),), dtype=np.uint8) if is_needed else None

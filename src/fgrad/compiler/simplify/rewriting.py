@@ -66,11 +66,9 @@ class Rules:
 class Rewriting(Operations):
     """The program that is being written; equal equations are written once."""
 
-    rules: Rules
-    constants: Constants
-
     def __init__(self, rules: Rules, program: Program, constants: Constants) -> None:
-        self.rules, self.constants = rules, constants
+        self.rules: Rules = rules
+        self.constants: Constants = constants
         self.scalar: Callable[[Any], Any] = constants.scalar
         self.equations: list[Equation] = []
         self.uses: Counter[Var] = Counter(_operands(program))  # of the program as it was

@@ -15,12 +15,10 @@ class Unit:
 
     __slots__ = ("args", "equations", "outs", "regions", "start")
 
-    start: int
-    equations: Sequence[Equation]
-    regions: Sequence[Region]
-
     def __init__(self, start: int, equations: Sequence[Equation], regions: Sequence[Region]) -> None:
-        self.start, self.equations, self.regions = start, equations, regions
+        self.start: int = start
+        self.equations: Sequence[Equation] = equations
+        self.regions: Sequence[Region] = regions
         self.outs: list[Var] = [v for e in equations for v in e.outs]
         made = set(self.outs)
         used = [a for e in equations for a in e.args] + [a for r in regions for a in r.args]

@@ -47,13 +47,6 @@ class Joint:
     program, then the cotangents of the inputs `wanted`: None where none arrives.
     """
 
-    boundary: int
-    inputs: list[Var]
-    seeds: list[Var]
-    equations: list[Equation]
-    outputs: list[Any]
-    cts: list[Any | None]
-
     def __init__(self, program: Program, wanted: Flags, given: Flags) -> None:
         program = silent(program)  # what it does beside its outputs, the loop does that is reversed
         stage = Inner(next_level())
@@ -71,7 +64,7 @@ class Joint:
                 outs = program.run(values)
                 found = [stage.operand(y) for y in outs]
                 pullback = gm.pullback([y for y, s in zip(outs, seeds, strict=True) if s], leaves, once=True)
-            self.boundary = len(stage.equations)
+            self.boundary: int = len(stage.equations)
             cts = pullback([wrap(StagedTracer(stage, v)) for v in seeds if v])
             kinds = [v.aval.dtype for v, w in zip(inputs, wanted, strict=True) if w]
             back = [
@@ -79,8 +72,11 @@ class Joint:
             ]
         if stage.captured:
             raise RuntimeError("a program used a value from outside of it")
-        self.inputs, self.seeds = inputs, [v for v in seeds if v]
-        self.equations, self.outputs, self.cts = stage.equations, found, back
+        self.inputs: list[Var] = inputs
+        self.seeds: list[Var] = [v for v in seeds if v]
+        self.equations: list[Equation] = stage.equations
+        self.outputs: list[Any] = found
+        self.cts: list[Any | None] = back
         self.regions: list[Any] = stage.regions
 
 
@@ -99,10 +95,6 @@ def reaching(equations: Sequence[Equation], starts: Sequence[Var]) -> set[Var]:
 class Cut:
     """The two sides of a joint program, and what crosses."""
 
-    inputs: list[Var]
-    seeds: list[Var]
-    outputs: list[Any]
-
     def __init__(self, joint: Joint, prepare: Callable[..., tuple[list[Equation], list[Any], int]]) -> None:
         n = len(joint.outputs)
         places = [i for i, c in enumerate(joint.cts) if c is not None]
@@ -110,7 +102,9 @@ class Cut:
         equations, ends, boundary = prepare(
             joint.equations, [*joint.inputs, *joint.seeds], ends, joint.boundary
         )
-        self.inputs, self.seeds, self.outputs = joint.inputs, joint.seeds, ends[:n]
+        self.inputs: list[Var] = joint.inputs
+        self.seeds: list[Var] = joint.seeds
+        self.outputs: list[Any] = ends[:n]
         self.cts: list[Any] = [None] * len(joint.cts)
         for i, c in zip(places, ends[n:], strict=True):
             self.cts[i] = c
