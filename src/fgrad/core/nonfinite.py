@@ -17,9 +17,9 @@ import numpy as np
 
 from fgrad.backend.array import DeviceArray
 from fgrad.blocks import Block
+from fgrad.core.notes import let_observe, observed, places_of
 from fgrad.core.notes import line_of as kept_line
-from fgrad.core.notes import note_nodes, observed, places_of
-from fgrad.core.observers import LOOKUPS, Check, observe, observed_primitives, unobserve
+from fgrad.core.observers import LOOKUPS, Check, observed_primitives
 from fgrad.core.placement import buffer_of
 from fgrad.core.primitive import VJP, Primitive, Rule
 from fgrad.core.tape import Node, Pick, Tape
@@ -235,11 +235,4 @@ class looking(observed):  # noqa: N801 -- likewise
 
 def switch(watch: Watch | None) -> Watch | None:
     """Make `watch` what every thread looks for that has no watch of its own; return the one before."""
-    before = _everywhere[0] if _everywhere else None
-    if watch:
-        observe(watch)
-    _everywhere[:] = [watch] if watch else []
-    if before:
-        unobserve(before)
-    note_nodes()
-    return before
+    return let_observe(_everywhere, watch)  # type: ignore[no-any-return]

@@ -370,6 +370,18 @@ class observed(Nested):  # noqa: N801 -- reads as a function
         note_nodes()
 
 
+def let_observe(held: list[Any], who: Any) -> Any:
+    """Let an observer be the only one in a list, None: let there be none; return the one before."""
+    before = held[0] if held else None
+    if who:
+        observe(who)
+    held[:] = [who] if who else []
+    if before:
+        unobserve(before)
+    note_nodes()
+    return before
+
+
 def taking(notes: Notes) -> observed:
     """Let `notes` be taken in a block."""
     return observed(_here, notes)
@@ -377,10 +389,4 @@ def taking(notes: Notes) -> observed:
 
 def take_everywhere(notes: Notes | None) -> None:
     """Let `notes` be taken where no block says otherwise, until the next call; None: no longer."""
-    before = list(_everywhere)
-    if notes:
-        observe(notes)
-    _everywhere[:] = [notes] if notes else []
-    for old in before:
-        unobserve(old)
-    note_nodes()
+    let_observe(_everywhere, notes)
