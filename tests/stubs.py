@@ -238,8 +238,12 @@ def stub(module: ModuleType) -> str:
     """Return the text of the stub of a module."""
     ufuncs = Unary, Binary, Paired
     body, records = [], set()
-    imports = re.findall(r"^from numpy\S* import \w+(?: as \w+)?$", inspect.getsource(module), re.MULTILINE)
-    imports = [i if " as " in i else f"{i} as {i.split()[-1]}" for i in imports]
+    theirs = import_module(module.__name__.removeprefix("fgrad."))
+    imports = [
+        f"from {theirs.__name__} import {name} as {name}"
+        for name in dir(module)
+        if not name.startswith("_") and getattr(theirs, name, module) is getattr(module, name)
+    ]
     written: dict[int, str] = {}
     here = {i.rpartition(" ")[2] for i in imports}
     for name in [n for n in dir(module) if n not in here and not n.startswith("_")]:

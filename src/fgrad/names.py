@@ -23,6 +23,12 @@ def offered(namespace: Mapping[str, Any], *names: str) -> list[str]:
     return sorted({*filter(_is_dunder, namespace), *given, *names})
 
 
+def gathered(package: str, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a package gathers of its modules: of each the `names`, with spaces between them."""
+    modules = {module: importlib.import_module(f"{package}.{module}") for module in names}
+    return {name: getattr(modules[m], name) for m, listed in names.items() for name in listed.split()}
+
+
 def _is_dunder(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
 
