@@ -4,23 +4,6 @@ from __future__ import annotations
 
 from fgrad.names import offered as _offered
 
-__all__ = [
-    "BrokenContractError",
-    "CacheWarning",
-    "EscapeWarning",
-    "EscapedTensorError",
-    "NoGradientWarning",
-    "NoValueError",
-    "NonFiniteError",
-    "NotLinearError",
-    "RankError",
-    "RankMismatchError",
-    "RankTimeoutError",
-    "RetraceWarning",
-    "UnsolvedWarning",
-    "UnusedArgumentError",
-]
-
 
 class EscapedTensorError(RuntimeError):
     """A tensor of a `vmap`, `make_graph` or other transformation was used after the transformation ended.

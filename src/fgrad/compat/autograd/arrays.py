@@ -14,19 +14,6 @@ from fgrad.compat.autograd.boxes import getval, notrace_primitive
 from fgrad.core.tensor import Tensor
 from fgrad.extend.engine import for_tensors, holds_tensor
 
-__all__ = [
-    "FFT",
-    "LINALG",
-    "NUMPY",
-    "RANDOM",
-    "match_complex",
-    "metadata",
-    "repeat_to_match_shape",
-    "unbroadcast",
-    "unbroadcast_f",
-    "wrap_namespace",
-]
-
 _SEEN_THROUGH = {np.ndim, np.shape, np.iscomplexobj, np.result_type}
 _KEPT = (float, int, type(None), type)
 

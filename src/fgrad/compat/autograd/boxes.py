@@ -13,23 +13,6 @@ from fgrad.core.tensor import Tensor
 from fgrad.extend.engine import holds_tensor
 from fgrad.transforms.calling import is_traced
 
-__all__ = [
-    "ArrayBox",
-    "Box",
-    "DictBox",
-    "SequenceBox",
-    "dict",
-    "getval",
-    "isbox",
-    "isinstance",
-    "list",
-    "notrace_primitive",
-    "register_notrace",
-    "toposort",
-    "tuple",
-    "type",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 dict = builtins.dict

@@ -9,8 +9,6 @@ from typing import Any
 from fgrad.compat.autograd import arrays, boxes, checks, operators, primitives, spaces
 from fgrad.compat.standins import Source, absent, module, together
 
-__all__ = ["MODULES"]
-
 _HERE = "fgrad.compat.autograd"
 _GRAPH = "fgrad.make_graph(fun)(*args) shows a function as a program, fgrad.viz.draw as a picture"
 _NODES = "fgrad's tapes are its own; write rules with primitive, defvjp and defjvp, or fgrad.custom_vjp"

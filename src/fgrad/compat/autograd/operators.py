@@ -18,37 +18,6 @@ from fgrad.compat.autograd.spaces import vspace
 from fgrad.transforms.calling import Delivery, has_tensor
 from fgrad.transforms.reverse import Evaluated, Inputs, checked_cts, deliver_inputs
 
-__all__ = [
-    "checkpoint",
-    "core_make_jvp",
-    "core_make_vjp",
-    "deriv",
-    "elementwise_grad",
-    "get_doc",
-    "get_name",
-    "grad",
-    "grad_and_aux",
-    "grad_named",
-    "hessian",
-    "hessian_tensor_product",
-    "hessian_vector_product",
-    "holomorphic_grad",
-    "jacobian",
-    "make_ggnvp",
-    "make_hvp",
-    "make_jvp",
-    "make_jvp_reversemode",
-    "make_vjp",
-    "multigrad_dict",
-    "subval",
-    "subvals",
-    "tensor_jacobian_product",
-    "unary_to_nary",
-    "value_and_grad",
-    "vector_jacobian_product",
-    "wraps",
-]
-
 Function = Callable[..., Any]
 
 

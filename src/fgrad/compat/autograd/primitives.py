@@ -18,22 +18,6 @@ from fgrad.core.tensor import Tensor, is_tracked
 from fgrad.transforms.calling import plain
 from fgrad.transforms.custom import Rule, apply_rule
 
-__all__ = [
-    "def_linear",
-    "defjvp",
-    "defjvp_argnum",
-    "defjvp_argnums",
-    "defvjp",
-    "defvjp_argnum",
-    "defvjp_argnums",
-    "deprecated_primitive",
-    "primitive",
-    "primitive_jvps",
-    "primitive_vjps",
-    "sum_outgrads",
-    "trace_primitives_map",
-]
-
 Maker = Callable[..., Any]
 
 primitive_vjps: dict[Any, Maker] = {}  # (argnums, ans, args, kwargs) -> (g) -> cotangents

@@ -19,8 +19,6 @@ from fgrad import numpy as fnp
 from fgrad.compat.autograd.arrays import names
 from fgrad.extend.engine import for_tensors
 
-__all__ = ["INTEGRATE", "LINALG", "SIGNAL", "SPECIAL", "STATS"]
-
 _DISTRIBUTIONS = {
     "beta": ("pdf", "cdf", "logpdf"),
     "chi2": ("pdf", "cdf", "logpdf"),

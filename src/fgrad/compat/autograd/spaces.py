@@ -10,19 +10,6 @@ import numpy as np
 from fgrad.compat.autograd.boxes import getval
 from fgrad.core.tensor import Tensor
 
-__all__ = [
-    "ArrayVSpace",
-    "ComplexArrayVSpace",
-    "ContainerVSpace",
-    "DictVSpace",
-    "ListVSpace",
-    "NamedTupleVSpace",
-    "SequenceVSpace",
-    "TupleVSpace",
-    "VSpace",
-    "vspace",
-]
-
 
 class VSpace:
     """The space of values like a given one."""
