@@ -86,38 +86,27 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# what few programs need is loaded when it is first asked for: a module of a package, or a name of a module
+# what few programs need is loaded when it is first asked for: modules of a package, or names of a module
 _LATE = {
-    "cache": "fgrad.",
-    "checkpoint": "fgrad.transforms.checkpoint",
-    "checkpoint_name": "fgrad.transforms.checkpoint",
-    "checkpoint_policies": "fgrad.transforms.",
-    "checkpointed": "fgrad.lax.checkpointing",
-    "coverage": "fgrad.numpy_coverage",
-    "debug": "fgrad.",
-    "differentiate": "fgrad.adjoints",
-    "distributed": "fgrad.",
-    "explain_retrace": "fgrad.transforms.retrace",
-    "export": "fgrad.archive",
-    "extend": "fgrad.",
-    "jit": "fgrad.transforms.jit",
-    "kernel": "fgrad.adjoints",
-    "lax": "fgrad.",
-    "load": "fgrad.archive",
-    "load_ipython_extension": "fgrad.viz.magic",
-    "named_scope": "fgrad.core.scopes",
-    "nn": "fgrad.",
-    "optim": "fgrad.",
-    "plain_numpy": "fgrad.plain",
-    "print_saved_residuals": "fgrad.transforms.checkpoint",
-    "profile": "fgrad.viz.profiling",
-    "pure_callback": "fgrad.transforms.callbacks",
-    "remat": "fgrad.transforms.checkpoint",
-    "scipy": "fgrad.",
-    "sparse": "fgrad.",
-    "testing": "fgrad.",
-    "vectorize": "fgrad.transforms.vectorize",
-    "viz": "fgrad.",
+    name: where
+    for where, names in {
+        "fgrad.": "cache debug distributed extend lax nn optim scipy sparse testing viz",
+        "fgrad.adjoints": "differentiate kernel",
+        "fgrad.archive": "export load",
+        "fgrad.core.scopes": "named_scope",
+        "fgrad.lax.checkpointing": "checkpointed",
+        "fgrad.numpy_coverage": "coverage",
+        "fgrad.plain": "plain_numpy",
+        "fgrad.transforms.": "checkpoint_policies",
+        "fgrad.transforms.callbacks": "pure_callback",
+        "fgrad.transforms.checkpoint": "checkpoint checkpoint_name print_saved_residuals remat",
+        "fgrad.transforms.jit": "jit",
+        "fgrad.transforms.retrace": "explain_retrace",
+        "fgrad.transforms.vectorize": "vectorize",
+        "fgrad.viz.magic": "load_ipython_extension",
+        "fgrad.viz.profiling": "profile",
+    }.items()
+    for name in names.split()
 }
 
 
