@@ -1,11 +1,15 @@
-"""Tells Griffe that a section `Example:` is what it calls `Examples:`; both are of the Google style."""
+"""Tells Griffe that a section `Example:` is what it calls `Examples:`, and what packages gather by name."""
 
 from __future__ import annotations
 
+import inspect
 import re
+from importlib import import_module
 from typing import Any
 
-from griffe import Extension, Function, Object
+from griffe import Alias, Extension, Function, Module, Object
+
+GATHERED = ("fgrad.numpy", "fgrad.numpy.fft", "fgrad.numpy.linalg")  # whose stubs say what is there
 
 
 class Examples(Extension):
@@ -24,3 +28,16 @@ class Examples(Extension):
         for parameter in func.parameters:
             if str(parameter.default) == "NO_VALUE":
                 parameter.default = "np._NoValue"
+
+
+class Gathered(Extension):
+    """Shows functions that packages gather by name where they are defined."""
+
+    def on_package(self, *, pkg: Module, **_: Any) -> None:
+        """Put an alias for each into the packages."""
+        for path in GATHERED if pkg.name == "fgrad" else ():
+            module, space = pkg[path.partition(".")[2]], import_module(path)
+            for name in dir(space):
+                thing = getattr(space, name)
+                if inspect.isfunction(thing) or inspect.isclass(thing):
+                    module.set_member(name, Alias(name, f"{thing.__module__}.{thing.__name__}"))
