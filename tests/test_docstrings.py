@@ -11,8 +11,10 @@ import pytest
 import scipy.special
 import scipy.stats
 from tests.helpers import wrong_examples
+from tests.numpy.docstrings import sections
 
 import fgrad.scipy.stats
+from fgrad.docstrings import completes
 from fgrad.scipy.stats.descriptions import SAID
 from fgrad.scipy.stats.families import Continuous, Distribution
 
@@ -74,6 +76,39 @@ def test_each_function_says_what_it_takes_and_returns(path):
         if needed - titles:
             lacks[name] = needed - titles
     assert not lacks
+
+
+@pytest.mark.parametrize("path", [*MODULES, "fgrad.scipy.ndimage"])
+def test_each_function_says_what_all_of_its_arguments_are(path):
+    lacks = {}
+    for name, f in offered(path).items():
+        said = sections(f).get("Args") if inspect.isfunction(f) else None
+        if said is not None:
+            heads = re.findall(r"^    \**([\w, *]+): ", f"    {said}", re.MULTILINE)
+            known = {word.strip(" *") for head in heads for word in head.split(",")}
+            lacks[name] = set(inspect.signature(f).parameters) - known
+    assert not {name: missing for name, missing in lacks.items() if missing}
+
+
+def test_docstrings_are_completed():
+    @completes({"x": "a number.", "z": "no parameter."}, Returns="A number.", Derivative="The factor.")
+    def scaled(x, by):
+        """Return a multiple.
+
+        Args:
+            by: the factor,
+                a number too.
+
+        Derivative:
+            `by`.
+        """
+
+    lines = ["Return a multiple.", "", "Args:", "    x: a number.", "    by: the factor,"]
+    lines += ["        a number too.", "", "Returns:", "    A number.", "", "Derivative:", "    `by`."]
+    assert scaled.__doc__.splitlines() == lines
+    assert completes({}, Returns="None.")(lambda: None).__doc__ is None
+    with pytest.raises(ValueError, match="Colour"):
+        completes({}, Colour="Red.")(scaled)
 
 
 def test_each_family_is_described():

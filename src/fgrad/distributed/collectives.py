@@ -10,25 +10,28 @@ import numpy as np
 from fgrad import tree
 from fgrad.core.tensor import Tensor
 from fgrad.distributed.world import RankAxis, world
+from fgrad.docstrings import completes
 from fgrad.extend.engine import sum_axes
 from fgrad.transforms import collectives
 from fgrad.transforms.axes import Pairs, bound_axes
 from fgrad.transforms.messages import transfer
 
+_collective = completes(
+    {
+        "x": "pytree of arrays, Tensors and numbers, of the same shapes and dtypes on all ranks.",
+        "axis_name": "an axis of `world().axis(name)` or of `vmap`; None for all ranks.",
+    },
+    Raises="""NameError: no axis of that name is around.
+    RankMismatchError: ranks do something else, or have other shapes or dtypes.""",
+)
 
+
+@_collective
 def psum(x: Any, axis_name: Hashable = None) -> Any:
     """Return `fgrad.lax.psum` over all ranks, or over an axis.
 
-    Args:
-        x: pytree of arrays, Tensors and numbers, of the same shapes and dtypes on all ranks.
-        axis_name: an axis of `world().axis(name)` or of `vmap`; None for all ranks.
-
     Returns:
         The same pytree, the same bits on every rank; number by number in the order of the ranks.
-
-    Raises:
-        NameError: no axis of that name is around.
-        RankMismatchError: ranks do something else, or have other shapes or dtypes.
 
     Derivative:
         The sum of the cotangents of all ranks.
@@ -41,19 +44,12 @@ def psum(x: Any, axis_name: Hashable = None) -> Any:
     return collectives.psum(x, _axis(axis_name))
 
 
+@_collective
 def pmean(x: Any, axis_name: Hashable = None) -> Any:
     """Return `fgrad.lax.pmean` over all ranks, or over an axis.
 
-    Args:
-        x: pytree of arrays, Tensors and numbers, of the same shapes and dtypes on all ranks.
-        axis_name: an axis of `world().axis(name)` or of `vmap`; None for all ranks.
-
     Returns:
         The same pytree, floats; the same bits on every rank.
-
-    Raises:
-        NameError: no axis of that name is around.
-        RankMismatchError: ranks do something else, or have other shapes or dtypes.
 
     Derivative:
         The mean of the cotangents of all ranks.
@@ -66,19 +62,12 @@ def pmean(x: Any, axis_name: Hashable = None) -> Any:
     return collectives.pmean(x, _axis(axis_name))
 
 
+@_collective
 def pmax(x: Any, axis_name: Hashable = None) -> Any:
     """Return `fgrad.lax.pmax` over all ranks, or over an axis.
 
-    Args:
-        x: pytree of arrays, Tensors and numbers, of the same shapes and dtypes on all ranks.
-        axis_name: an axis of `world().axis(name)` or of `vmap`; None for all ranks.
-
     Returns:
         The same pytree, of the same dtypes; the same on every rank.
-
-    Raises:
-        NameError: no axis of that name is around.
-        RankMismatchError: ranks do something else, or have other shapes or dtypes.
 
     Derivative:
         Shared equally by the ranks that attain it.
@@ -91,19 +80,12 @@ def pmax(x: Any, axis_name: Hashable = None) -> Any:
     return collectives.pmax(x, _axis(axis_name))
 
 
+@_collective
 def pmin(x: Any, axis_name: Hashable = None) -> Any:
     """Return `fgrad.lax.pmin` over all ranks, or over an axis.
 
-    Args:
-        x: pytree of arrays, Tensors and numbers, of the same shapes and dtypes on all ranks.
-        axis_name: an axis of `world().axis(name)` or of `vmap`; None for all ranks.
-
     Returns:
         The same pytree, of the same dtypes; the same on every rank.
-
-    Raises:
-        NameError: no axis of that name is around.
-        RankMismatchError: ranks do something else, or have other shapes or dtypes.
 
     Derivative:
         Shared equally by the ranks that attain it.
@@ -116,21 +98,16 @@ def pmin(x: Any, axis_name: Hashable = None) -> Any:
     return collectives.pmin(x, _axis(axis_name))
 
 
+@_collective
 def all_gather(x: Any, axis_name: Hashable = None, *, axis: int = 0, tiled: bool = False) -> Any:
     """Return `fgrad.lax.all_gather` over all ranks, or over an axis.
 
     Args:
-        x: pytree of arrays, Tensors and numbers, of the same shapes and dtypes on all ranks.
-        axis_name: an axis of `world().axis(name)` or of `vmap`; None for all ranks.
         axis: where the axis of the ranks stands in the result.
         tiled: whether values are concatenated along `axis` instead of stacked.
 
     Returns:
         The same pytree, leaves with all ranks along `axis`; the same on every rank.
-
-    Raises:
-        NameError: no axis of that name is around.
-        RankMismatchError: ranks do something else, or have other shapes or dtypes.
 
     Derivative:
         Each rank gets the sum of the cotangents of its own part.
@@ -143,14 +120,13 @@ def all_gather(x: Any, axis_name: Hashable = None, *, axis: int = 0, tiled: bool
     return collectives.all_gather(x, _axis(axis_name), axis=axis, tiled=tiled)
 
 
+@_collective
 def reduce_scatter(
     x: Any, axis_name: Hashable = None, *, scatter_dimension: int = 0, tiled: bool = False
 ) -> Any:
     """Return `fgrad.lax.psum_scatter` over all ranks, or over an axis.
 
     Args:
-        x: pytree of arrays, Tensors and numbers, of the same shapes and dtypes on all ranks.
-        axis_name: an axis of `world().axis(name)` or of `vmap`; None for all ranks.
         scatter_dimension: the axis along which the parts lie; its length is the number of ranks.
         tiled: whether that axis stays, with an equal share of its length for each rank.
 
@@ -173,13 +149,12 @@ def reduce_scatter(
     return collectives.psum_scatter(x, _axis(axis_name), scatter_dimension=scatter_dimension, tiled=tiled)
 
 
+@_collective
 def broadcast(x: Any, root: int = 0, axis_name: Hashable = None) -> Any:
     """Return the value that `x` has on the rank `root`: `fgrad.lax.pbroadcast`, differentiable.
 
     Args:
-        x: pytree of arrays, Tensors and numbers, of the same shapes and dtypes on all ranks.
         root: the rank whose values count.
-        axis_name: an axis of `world().axis(name)` or of `vmap`; None for all ranks.
 
     Returns:
         The same pytree; the same on every rank.
@@ -200,13 +175,12 @@ def broadcast(x: Any, root: int = 0, axis_name: Hashable = None) -> Any:
     return collectives.pbroadcast(x, _axis(axis_name), root)
 
 
+@_collective
 def ppermute(x: Any, perm: Pairs, axis_name: Hashable = None) -> Any:
     """Return `fgrad.lax.ppermute` over all ranks, or over an axis.
 
     Args:
-        x: pytree of arrays, Tensors and numbers, of the same shapes and dtypes on all ranks.
         perm: pairs (source, destination) of ranks, each at most once on either side.
-        axis_name: an axis of `world().axis(name)` or of `vmap`; None for all ranks.
 
     Returns:
         The same pytree; zeros on a rank that is no destination.

@@ -10,8 +10,13 @@ from typing import Any
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.tensor import bind, unary
+from fgrad.docstrings import completes
 from fgrad.numpy.reductions import inexact
 from fgrad.ops import functions
+
+_activation = completes(
+    {"x": "real array; integers promote to float64."}, Returns="Array of the shape and dtype of `x`."
+)
 
 
 def real(x: Any) -> Any:
@@ -26,14 +31,9 @@ def real(x: Any) -> Any:
     return x
 
 
+@_activation
 def relu(x: Any) -> Any:
     """Return max(x, 0).
-
-    Args:
-        x: real array; integers promote to float64.
-
-    Returns:
-        Array of the shape and dtype of `x`.
 
     Derivative:
         1 for x > 0, else 0, at zero too.
@@ -47,14 +47,9 @@ def relu(x: Any) -> Any:
     return unary("relu", real(x))
 
 
+@_activation
 def relu6(x: Any) -> Any:
     """Return min(max(x, 0), 6).
-
-    Args:
-        x: real array; integers promote to float64.
-
-    Returns:
-        Array of the shape and dtype of `x`.
 
     Derivative:
         1 for 0 < x < 6, else 0.
@@ -109,14 +104,9 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
     return bind("elu", real(x), _parameter(alpha))
 
 
+@_activation
 def selu(x: Any) -> Any:
     """Return lambda elu(x, alpha) with the two constants that keep mean 0 and variance 1.
-
-    Args:
-        x: real array; integers promote to float64.
-
-    Returns:
-        Array of the shape and dtype of `x`.
 
     Derivative:
         lambda alpha at zero.
@@ -151,16 +141,13 @@ def celu(x: Any, alpha: Any = 1.0) -> Any:
     return bind("celu", real(x), _parameter(alpha))
 
 
+@_activation
 def gelu(x: Any, approximate: bool = True) -> Any:
     """Return x Phi(x), with the normal distribution function Phi.
 
     Args:
-        x: real array; integers promote to float64.
         approximate: whether to take x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)), which is the tanh
             formula, or the exact x erfc(-x / sqrt(2)) / 2, without cancellation for negative x.
-
-    Returns:
-        Array of the shape and dtype of `x`.
 
     Source:
         Hendrycks & Gimpel (2016), Gaussian error linear units.
@@ -172,14 +159,9 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     return unary("gelu_cubic" if approximate else "gelu", real(x))
 
 
+@_activation
 def silu(x: Any) -> Any:
     """Return x sigmoid(x), also called swish.
-
-    Args:
-        x: real array; integers promote to float64.
-
-    Returns:
-        Array of the shape and dtype of `x`.
 
     Source:
         Elfwing, Uchibe & Doya (2017), Sigmoid-weighted linear units.
@@ -191,14 +173,9 @@ def silu(x: Any) -> Any:
     return unary("silu", real(x))
 
 
+@_activation
 def mish(x: Any) -> Any:
     """Return x tanh(softplus(x)).
-
-    Args:
-        x: real array; integers promote to float64.
-
-    Returns:
-        Array of the shape and dtype of `x`.
 
     Source:
         Misra (2019), Mish: a self regularized non-monotonic activation function.
@@ -210,14 +187,9 @@ def mish(x: Any) -> Any:
     return unary("mish", real(x))
 
 
+@_activation
 def softplus(x: Any) -> Any:
     """Return log(1 + exp(x)) without overflow.
-
-    Args:
-        x: real array; integers promote to float64.
-
-    Returns:
-        Array of the shape and dtype of `x`.
 
     Derivative:
         sigmoid(x).
@@ -229,14 +201,9 @@ def softplus(x: Any) -> Any:
     return unary("softplus", real(x))
 
 
+@_activation
 def soft_sign(x: Any) -> Any:
     """Return x / (1 + |x|).
-
-    Args:
-        x: real array; integers promote to float64.
-
-    Returns:
-        Array of the shape and dtype of `x`.
 
     Example:
         >>> fg.nn.soft_sign(np.array([-1.0, 3.0]))
@@ -245,14 +212,9 @@ def soft_sign(x: Any) -> Any:
     return unary("soft_sign", real(x))
 
 
+@_activation
 def sigmoid(x: Any) -> Any:
     """Return 1 / (1 + exp(-x)) without overflow.
-
-    Args:
-        x: real array; integers promote to float64.
-
-    Returns:
-        Array of the shape and dtype of `x`.
 
     Derivative:
         sigmoid(x) sigmoid(-x), which is accurate for large x too.
@@ -264,14 +226,9 @@ def sigmoid(x: Any) -> Any:
     return unary("sigmoid", real(x))
 
 
+@_activation
 def log_sigmoid(x: Any) -> Any:
     """Return log(sigmoid(x)) = -softplus(-x).
-
-    Args:
-        x: real array; integers promote to float64.
-
-    Returns:
-        Array of the shape and dtype of `x`.
 
     Derivative:
         sigmoid(-x).
@@ -283,14 +240,9 @@ def log_sigmoid(x: Any) -> Any:
     return unary("log_sigmoid", real(x))
 
 
+@_activation
 def hard_sigmoid(x: Any) -> Any:
     """Return relu6(x + 3) / 6.
-
-    Args:
-        x: real array; integers promote to float64.
-
-    Returns:
-        Array of the shape and dtype of `x`.
 
     Derivative:
         1 / 6 for |x| < 3, else 0.
@@ -302,14 +254,9 @@ def hard_sigmoid(x: Any) -> Any:
     return unary("hard_sigmoid", real(x))
 
 
+@_activation
 def hard_tanh(x: Any) -> Any:
     """Return x, cut to -1 and 1.
-
-    Args:
-        x: real array; integers promote to float64.
-
-    Returns:
-        Array of the shape and dtype of `x`.
 
     Derivative:
         1 for |x| <= 1, else 0.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fgrad import tree
+from fgrad.docstrings import completes
 from fgrad.optim import algorithms
 from fgrad.optim.transformations import (
     GradientTransformation,
@@ -137,20 +138,25 @@ def _shapes(state: Any) -> list[Any]:
     return [getattr(leaf, "shape", ()) for leaf in tree.leaves(state)]
 
 
+_holder = completes(
+    {
+        "tensors": "a `GradManager` or a pytree of Tensors.",
+        "lr": "learning rate or schedule.",
+        "max_norm": "the norm to which all gradients together are clipped, or None.",
+    },
+    Raises="""TypeError: a leaf is no floating-point Tensor.
+    ValueError: there are no tensors, or a setting is out of its range.""",
+)
+
+
+@_holder
 class SGD(Optimizer):
     """Stochastic gradient descent of tensors: `fgrad.optim.sgd`, and a penalty on squares of weights.
 
     Args:
-        tensors: a `GradManager` or a pytree of Tensors.
-        lr: learning rate or schedule.
         momentum: how much of the last trace of gradients stays.
         nesterov: as in `sgd`.
         weight_decay: this multiple of the tensors is added to their gradients, as in PyTorch.
-        max_norm: the norm to which all gradients together are clipped, or None.
-
-    Raises:
-        TypeError: a leaf is no floating-point Tensor.
-        ValueError: there are no tensors, or a setting is out of its range.
 
     Example:
         >>> import fgrad
@@ -181,19 +187,13 @@ class SGD(Optimizer):
         super().__init__(tensors, make, lr, max_norm=max_norm)
 
 
+@_holder
 class Adam(Optimizer):
     """Adam of tensors: `fgrad.optim.adam`.
 
     Args:
-        tensors: a `GradManager` or a pytree of Tensors.
-        lr: learning rate or schedule.
         betas: decays of the mean and of the mean of squares.
         eps: added to the root.
-        max_norm: the norm to which all gradients together are clipped, or None.
-
-    Raises:
-        TypeError: a leaf is no floating-point Tensor.
-        ValueError: there are no tensors, or a setting is out of its range.
 
     Example:
         >>> w = fg.tensor([1.0, 2.0])
@@ -218,20 +218,14 @@ class Adam(Optimizer):
         super().__init__(tensors, lambda rate: algorithms.adam(rate, *betas, eps), lr, max_norm=max_norm)
 
 
+@_holder
 class AdamW(Optimizer):
     """Adam with decoupled weight decay of tensors: `fgrad.optim.adamw`, with PyTorch's defaults.
 
     Args:
-        tensors: a `GradManager` or a pytree of Tensors.
-        lr: learning rate or schedule.
         betas: decays of the mean and of the mean of squares.
         eps: added to the root.
         weight_decay: which multiple of the tensors, times the learning rate, is subtracted.
-        max_norm: the norm to which all gradients together are clipped, or None.
-
-    Raises:
-        TypeError: a leaf is no floating-point Tensor.
-        ValueError: there are no tensors, or a setting is out of its range.
 
     Example:
         >>> w = fg.tensor([1.0, 2.0])
@@ -259,21 +253,15 @@ class AdamW(Optimizer):
         )
 
 
+@_holder
 class RMSProp(Optimizer):
     """RMSProp of tensors: `fgrad.optim.rmsprop`, with PyTorch's defaults.
 
     Args:
-        tensors: a `GradManager` or a pytree of Tensors.
-        lr: learning rate or schedule.
         alpha: decay of the mean of squares.
         eps: added to its root.
         centered: whether to divide by the standard deviation instead.
         momentum: how much of the last trace of updates stays.
-        max_norm: the norm to which all gradients together are clipped, or None.
-
-    Raises:
-        TypeError: a leaf is no floating-point Tensor.
-        ValueError: there are no tensors, or a setting is out of its range.
 
     Example:
         >>> w = fg.tensor([1.0, 2.0])
@@ -305,19 +293,13 @@ class RMSProp(Optimizer):
         super().__init__(tensors, make, lr, max_norm=max_norm)
 
 
+@_holder
 class Lion(Optimizer):
     """Lion of tensors: `fgrad.optim.lion`.
 
     Args:
-        tensors: a `GradManager` or a pytree of Tensors.
-        lr: learning rate or schedule.
         betas: how much the mean counts beside the gradient, and its decay.
         weight_decay: as in `AdamW`.
-        max_norm: the norm to which all gradients together are clipped, or None.
-
-    Raises:
-        TypeError: a leaf is no floating-point Tensor.
-        ValueError: there are no tensors, or a setting is out of its range.
 
     Example:
         >>> w = fg.tensor([1.0, 2.0])

@@ -12,6 +12,7 @@ import numpy as np
 
 from fgrad.core.aval import Shape
 from fgrad.core.tensor import bind
+from fgrad.docstrings import completes
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.ops import functions
 from fgrad.ops.linear import convert, reshape, sum_axes, transpose
@@ -37,19 +38,25 @@ from fgrad.random.sources import (
 
 FLOAT64 = np.float64
 
+_sampler = completes(
+    {
+        "source": "Generator or key.",
+        "size": "shape of the result; None is that to which the parameters broadcast.",
+        "dtype": "floating-point dtype of the samples.",
+    },
+    Returns="Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or "
+    "scalar.",
+    Derivative="That of each sample as a function of the parameters, at fixed randomness.",
+)
 
+
+@_sampler
 def normal(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the normal distribution with mean `loc` and standard deviation `scale`.
 
     Args:
-        source: Generator or key.
         loc: mean.
         scale: standard deviation, not negative.
-        size: shape of the result; None is that to which the parameters broadcast.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
 
     Raises:
         ValueError: `scale` is negative, or the parameters do not broadcast to `size`.
@@ -65,18 +72,13 @@ def normal(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtyp
     return loc + scale * z
 
 
+@_sampler
 def uniform(source: Any, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the uniform distribution on [low, high).
 
     Args:
-        source: Generator or key.
         low: least sample.
         high: end of the interval.
-        size: shape of the result; None is that to which the parameters broadcast.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
 
     Derivative:
         1 - u in `low` and u in `high`, where u is the fraction of the way.
@@ -90,20 +92,12 @@ def uniform(source: Any, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtyp
     return low + (high - low) * u
 
 
+@_sampler
 def exponential(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the exponential distribution with mean `scale`.
 
     Args:
-        source: Generator or key.
         scale: mean, not negative.
-        size: shape of the result; None is that to which the parameters broadcast.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
-
-    Derivative:
-        That of each sample as a function of the parameters, at fixed randomness.
 
     Example:
         >>> fg.random.exponential(fg.random.key(0), np.array([1.0, 2.0])).shape
@@ -113,21 +107,13 @@ def exponential(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FL
     return scale * x
 
 
+@_sampler
 def gumbel(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Gumbel distribution: `loc` - `scale` log(-log u).
 
     Args:
-        source: Generator or key.
         loc: mode.
         scale: not negative.
-        size: shape of the result; None is that to which the parameters broadcast.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
-
-    Derivative:
-        That of each sample as a function of the parameters, at fixed randomness.
 
     Example:
         >>> fg.random.gumbel(fg.random.key(0), size=(2, 3)).shape
@@ -137,21 +123,13 @@ def gumbel(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtyp
     return loc - scale * functions.log(-functions.log1p(-u))
 
 
+@_sampler
 def laplace(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Laplace distribution: exponential ones on both sides of `loc`.
 
     Args:
-        source: Generator or key.
         loc: mean.
         scale: not negative.
-        size: shape of the result; None is that to which the parameters broadcast.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
-
-    Derivative:
-        That of each sample as a function of the parameters, at fixed randomness.
 
     Example:
         >>> fg.random.laplace(fg.random.key(0), size=(2, 3)).shape
@@ -163,21 +141,13 @@ def laplace(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dty
     return loc + scale * functions.where(upper, -size_log, size_log)
 
 
+@_sampler
 def logistic(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the logistic distribution: `loc` + `scale` log(u / (1 - u)).
 
     Args:
-        source: Generator or key.
         loc: mean.
         scale: not negative.
-        size: shape of the result; None is that to which the parameters broadcast.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
-
-    Derivative:
-        That of each sample as a function of the parameters, at fixed randomness.
 
     Example:
         >>> fg.random.logistic(fg.random.key(0), size=(2, 3)).shape
@@ -187,21 +157,13 @@ def logistic(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dt
     return loc + scale * functions.log(u / (1.0 - u))
 
 
+@_sampler
 def lognormal(source: Any, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples whose logarithm is normal with mean `mean` and standard deviation `sigma`.
 
     Args:
-        source: Generator or key.
         mean: that of the logarithm.
         sigma: deviation of the logarithm, not negative.
-        size: shape of the result; None is that to which the parameters broadcast.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
-
-    Derivative:
-        That of each sample as a function of the parameters, at fixed randomness.
 
     Example:
         >>> fg.random.lognormal(fg.random.key(0), size=(2, 3)).shape
@@ -211,23 +173,15 @@ def lognormal(source: Any, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, 
     return functions.exp(mean + sigma * z)
 
 
+@_sampler
 def weibull(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Weibull distribution of shape `a`: the power 1 / a of exponential ones.
 
     Args:
-        source: Generator or key.
         a: shape, positive.
-        size: shape of the result; None is that to which the parameters broadcast.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
 
     Raises:
         ValueError: `a` is not positive (NumPy takes zero too, and returns zeros).
-
-    Derivative:
-        That of each sample as a function of the parameters, at fixed randomness.
 
     Example:
         >>> fg.random.weibull(fg.random.key(0), 2.0, (2, 3)).shape
@@ -237,20 +191,12 @@ def weibull(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     return functions.power(x, 1.0 / a)
 
 
+@_sampler
 def pareto(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Pareto II (Lomax) distribution of shape `a`.
 
     Args:
-        source: Generator or key.
         a: shape, positive.
-        size: shape of the result; None is that to which the parameters broadcast.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
-
-    Derivative:
-        That of each sample as a function of the parameters, at fixed randomness.
 
     Example:
         >>> fg.random.pareto(fg.random.key(0), 3.0, (2, 3)).shape
@@ -260,20 +206,12 @@ def pareto(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     return functions.expm1(x / a)
 
 
+@_sampler
 def power(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples in [0, 1] of density a x**(a - 1).
 
     Args:
-        source: Generator or key.
         a: shape, positive.
-        size: shape of the result; None is that to which the parameters broadcast.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
-
-    Derivative:
-        That of each sample as a function of the parameters, at fixed randomness.
 
     Example:
         >>> fg.random.power(fg.random.key(0), 3.0, (2, 3)).shape
@@ -283,20 +221,12 @@ def power(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     return functions.power(-functions.expm1(-x), 1.0 / a)
 
 
+@_sampler
 def rayleigh(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Rayleigh distribution: lengths of normal vectors in the plane.
 
     Args:
-        source: Generator or key.
         scale: mode, not negative.
-        size: shape of the result; None is that to which the parameters broadcast.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
-
-    Derivative:
-        That of each sample as a function of the parameters, at fixed randomness.
 
     Example:
         >>> fg.random.rayleigh(fg.random.key(0), size=(2, 3)).shape
@@ -306,21 +236,13 @@ def rayleigh(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT
     return scale * functions.sqrt(2.0 * x)
 
 
+@_sampler
 def cauchy(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Cauchy distribution: quotients of normal numbers.
 
     Args:
-        source: Generator or key.
         loc: median.
         scale: half of the width at half of the height, not negative.
-        size: shape of the result; None is that to which the parameters broadcast.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
-
-    Derivative:
-        That of each sample as a function of the parameters, at fixed randomness.
 
     Example:
         >>> fg.random.cauchy(fg.random.key(0), size=(2, 3)).shape
@@ -331,25 +253,17 @@ def cauchy(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtyp
     return loc + scale * (pairs[..., 0] / pairs[..., 1])
 
 
+@_sampler
 def triangular(source: Any, left: Any, mode: Any, right: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the triangular distribution on [left, right] with its peak at `mode`.
 
     Args:
-        source: Generator or key.
         left: least sample.
         mode: where the peak is.
         right: largest sample.
-        size: shape of the result; None is that to which the parameters broadcast.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
 
     Raises:
         ValueError: not left <= mode <= right, or left == right.
-
-    Derivative:
-        That of each sample as a function of the parameters, at fixed randomness.
 
     Example:
         >>> fg.random.triangular(fg.random.key(0), 0.0, 1.0, 2.0, (2, 3)).shape
@@ -367,6 +281,7 @@ def triangular(source: Any, left: Any, mode: Any, right: Any, size: Any = None, 
     return functions.where(ahead, left + way, right - way)
 
 
+@_sampler
 def truncated_normal(
     source: Any,
     lower: Any,
@@ -385,10 +300,6 @@ def truncated_normal(
         loc: mean before truncation.
         scale: standard deviation before truncation, positive.
         size: shape of the result.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
 
     Raises:
         ValueError: `scale` is not positive, or `lower` is not below `upper`.
@@ -454,18 +365,14 @@ def _standard_gamma(source: Any, shape: Any) -> Any:
     return _following(z, y, bind("log_gamma", y, shape))
 
 
+@_sampler
 def gamma(source: Any, shape: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the gamma distribution of shape `shape` and scale `scale`.
 
     Args:
-        source: Generator or key.
         shape: shape parameter, positive (NumPy takes zero too, and returns zeros).
         scale: scale, not negative.
         size: shape of the result.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
 
     Raises:
         ValueError: a parameter is out of range.
@@ -484,17 +391,12 @@ def gamma(source: Any, shape: Any, scale: Any = 1.0, size: Any = None, dtype: An
     return scale * sent(_standard_gamma(source, spread(shape, size_of(size, shape, scale))), scale)
 
 
+@_sampler
 def chisquare(source: Any, df: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the chi-square distribution with `df` degrees of freedom.
 
     Args:
-        source: Generator or key.
         df: degrees of freedom, positive.
-        size: shape of the result; None is that to which the parameters broadcast.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
 
     Derivative:
         That of the quantile function (implicit), to every order.
@@ -507,6 +409,7 @@ def chisquare(source: Any, df: Any, size: Any = None, dtype: Any = FLOAT64) -> A
     return 2.0 * _standard_gamma(source, spread(df / 2.0, size_of(size, df)))
 
 
+@_sampler
 def student_t(
     source: Any, df: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64
 ) -> Any:
@@ -516,15 +419,9 @@ def student_t(
     Generator they are those of NumPy's `standard_t` for a single sample only.
 
     Args:
-        source: Generator or key.
         df: degrees of freedom, positive.
         loc: median.
         scale: not negative.
-        size: shape of the result; None is that to which the parameters broadcast.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
 
     Derivative:
         In `df` that of the quantile function (implicit), to every order; the others move and stretch the
@@ -543,20 +440,15 @@ def student_t(
     return loc + scale * (top * sent(width, loc, scale))
 
 
+@_sampler
 def f(source: Any, dfnum: Any, dfden: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the F distribution: quotients of mean squares of `dfnum` and `dfden` normal numbers.
 
     All numerators are drawn first, so with a Generator they are NumPy's for a single sample only.
 
     Args:
-        source: Generator or key.
         dfnum: degrees of freedom of the numerator, positive.
         dfden: those of the denominator, positive.
-        size: shape of the result; None is that to which the parameters broadcast.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
 
     Derivative:
         That of the quantile function (implicit), to every order.
@@ -574,18 +466,13 @@ def f(source: Any, dfnum: Any, dfden: Any, size: Any = None, dtype: Any = FLOAT6
     return (top * dfden) / (bottom * dfnum)
 
 
+@_sampler
 def beta(source: Any, a: Any, b: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the beta distribution on (0, 1).
 
     Args:
-        source: Generator or key.
         a: first shape, positive.
         b: second shape, positive.
-        size: shape of the result; None is that to which the parameters broadcast.
-        dtype: floating-point dtype of the samples.
-
-    Returns:
-        Samples of shape `size`, of `dtype`; a Tensor if an argument is one, else NumPy's array or scalar.
 
     Derivative:
         That of the quantile function, -(dI/da) / p and -(dI/db) / p, to every order.

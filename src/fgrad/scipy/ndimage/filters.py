@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from scipy import ndimage as reference
 
 from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, bind
+from fgrad.docstrings import F, completes
 from fgrad.extend.engine import (
     as_tensor,
     concrete,
@@ -28,6 +29,25 @@ from fgrad.extend.engine import (
 from fgrad.numpy.padding import pad
 from fgrad.scipy.ndimage.interpolation import as_output, per_axis
 from fgrad.scipy.signal.convolution import sliding, turned
+
+_said = completes(
+    {
+        "input": "real or complex image; integers are taken as float64.",
+        "output": "None, or the dtype of the result.",
+        "mode": "as in `correlate1d`.",
+        "cval": "one number.",
+        "axes": "along which to filter; None: all.",
+    },
+    Returns="Array of the shape of `input`, of its float or complex dtype, or of that of `output`.",
+    Derivative="In the image and `cval`, as that of `correlate1d`.",
+    Differences_from_SciPy="Those of `correlate1d`.",
+)
+
+
+def _filter(theirs: Callable[..., Any]) -> Callable[[F], F]:
+    """Return the decorator of a filter of Tensors, which says what all of them do; SciPy's filters arrays."""
+    return lambda f: for_tensors(theirs)(_said(f))
+
 
 _BORDERS = {
     **dict.fromkeys(("reflect", "grid-mirror"), "symmetric"),
@@ -82,7 +102,7 @@ def _along(x: Any, w: Any, axis: int, mode: str, cval: Any, origin: int, name: s
     return reshape(y, x.shape)
 
 
-@for_tensors(reference.correlate1d)
+@_filter(reference.correlate1d)
 def correlate1d(
     input: Any,
     weights: Any,
@@ -95,14 +115,11 @@ def correlate1d(
     """Return the correlation of an image with (the conjugates of) weights along one axis.
 
     Args:
-        input: real or complex image; integers are taken as float64.
         weights: a vector.
         axis: the axis.
-        output: None, or the dtype of the result.
         mode: what lies beyond the edges: "reflect" or "grid-mirror" (d c b a | a b c d | d c b a), "mirror"
             (d c b | a b c d | c b a), "nearest", "wrap" or "grid-wrap", "constant" or "grid-constant"
             (`cval`).
-        cval: one number.
         origin: by how much weights are moved, to the left if positive.
 
     Returns:
@@ -131,7 +148,7 @@ def correlate1d(
     return as_output(convert(y, dtype), output)
 
 
-@for_tensors(reference.convolve1d)
+@_filter(reference.convolve1d)
 def convolve1d(
     input: Any,
     weights: Any,
@@ -144,12 +161,8 @@ def convolve1d(
     """Return the convolution of an image with weights along one axis.
 
     Args:
-        input: real or complex image; integers are taken as float64.
         weights: a vector.
         axis: the axis.
-        output: None, or the dtype of the result.
-        mode: as in `correlate1d`.
-        cval: one number.
         origin: by how much weights are moved, to the right if positive.
 
     Returns:
@@ -162,9 +175,6 @@ def convolve1d(
 
     Derivative:
         In the image, the weights and `cval`, as that of `correlate1d`.
-
-    Differences from SciPy:
-        Those of `correlate1d`.
 
     Example:
         >>> convolve1d([1.0, 2.0, 4.0], [-1.0, 0.0, 1.0])
@@ -205,7 +215,7 @@ def _everywhere(
     return sliding(_bordered(x, [sides.get(i, (0, 0)) for i in range(rank)], mode, cval), w)
 
 
-@for_tensors(reference.correlate)
+@_filter(reference.correlate)
 def correlate(
     input: Any,
     weights: Any,
@@ -219,13 +229,8 @@ def correlate(
     """Return the correlation of an image with (the conjugates of) weights.
 
     Args:
-        input: real or complex image; integers are taken as float64.
         weights: as many axes as the image has, or as there are `axes`.
-        output: None, or the dtype of the result.
-        mode: as in `correlate1d`.
-        cval: one number.
         origin: by how much weights are moved, one number or one for each axis.
-        axes: along which to filter; None: all.
 
     Returns:
         Array of the shape of `input`, of its float or complex dtype, complex if the weights are, or of that
@@ -254,7 +259,7 @@ def correlate(
     return as_output(convert(y, dtype), output)
 
 
-@for_tensors(reference.convolve)
+@_filter(reference.convolve)
 def convolve(
     input: Any,
     weights: Any,
@@ -268,13 +273,8 @@ def convolve(
     """Return the convolution of an image with weights.
 
     Args:
-        input: real or complex image; integers are taken as float64.
         weights: as many axes as the image has, or as there are `axes`.
-        output: None, or the dtype of the result.
-        mode: as in `correlate1d`.
-        cval: one number.
         origin: by how much weights are moved, one number or one for each axis.
-        axes: along which to filter; None: all.
 
     Returns:
         Array of the shape of `input`, of its float or complex dtype, complex if the weights are, or of that
@@ -329,7 +329,7 @@ def _kernel(sigma: Any, order: int, radius: int) -> Any:
     return total * phi
 
 
-@for_tensors(reference.gaussian_filter1d)
+@_filter(reference.gaussian_filter1d)
 def gaussian_filter1d(
     input: Any,
     sigma: Any,
@@ -345,18 +345,11 @@ def gaussian_filter1d(
     """Return an image smoothed along one axis by a Gaussian, or by a derivative of one.
 
     Args:
-        input: real or complex image; integers are taken as float64.
         sigma: the standard deviation, in elements.
         axis: the axis.
         order: the order of the derivative.
-        output: None, or the dtype of the result.
-        mode: as in `correlate1d`.
-        cval: one number.
         truncate: the length of the weights to each side, in standard deviations.
         radius: the same in elements; needed where `sigma` is mapped or traced.
-
-    Returns:
-        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
 
     Raises:
         TypeError: `sigma` is mapped or traced, and there is no radius.
@@ -365,9 +358,6 @@ def gaussian_filter1d(
     Derivative:
         In the image, `cval`, and `sigma` for a fixed number of weights: that jumps with `sigma`, the weights
         at the ends with it.
-
-    Differences from SciPy:
-        Those of `correlate1d`.
 
     Example:
         >>> gaussian_filter1d([0.0, 1.0, 0.0], 1.0, radius=1).round(6)
@@ -386,7 +376,7 @@ def gaussian_filter1d(
     return as_output(_along(x, w, axis, mode, cval, 0, "gaussian_filter1d"), output)
 
 
-@for_tensors(reference.gaussian_filter)
+@_filter(reference.gaussian_filter)
 def gaussian_filter(
     input: Any,
     sigma: Any,
@@ -402,18 +392,11 @@ def gaussian_filter(
     """Return an image smoothed by a Gaussian, or by a derivative of one.
 
     Args:
-        input: real or complex image; integers are taken as float64.
         sigma: the standard deviation in elements, one or one for each of `axes`.
         order: the order of derivatives, likewise.
-        output: None, or the dtype of the result.
         mode: as in `correlate1d`, likewise.
-        cval: one number.
         truncate: the length of the weights to each side, in standard deviations.
         radius: the same in elements, one or one for each of `axes`; needed where `sigma` is mapped or traced.
-        axes: along which to filter; None: all.
-
-    Returns:
-        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
 
     Raises:
         RuntimeError: an unknown mode, or sequences of another length.
@@ -423,9 +406,6 @@ def gaussian_filter(
     Derivative:
         In the image, `cval`, and `sigma` for a fixed number of weights: that of `gaussian_filter1d`, axis by
         axis.
-
-    Differences from SciPy:
-        Those of `correlate1d`.
 
     Example:
         >>> gaussian_filter(np.eye(2), 1.0, radius=1).round(6)
@@ -445,7 +425,7 @@ def gaussian_filter(
     return as_output(x, output)
 
 
-@for_tensors(reference.uniform_filter1d)
+@_filter(reference.uniform_filter1d)
 def uniform_filter1d(
     input: Any,
     size: int,
@@ -458,23 +438,13 @@ def uniform_filter1d(
     """Return the means of neighbours along one axis.
 
     Args:
-        input: real or complex image; integers are taken as float64.
         size: how many.
         axis: the axis.
-        output: None, or the dtype of the result.
-        mode: as in `correlate1d`.
-        cval: one number.
         origin: by how much neighbours are moved, to the left if positive.
-
-    Returns:
-        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
 
     Raises:
         RuntimeError: a size below one, or an unknown mode.
         ValueError: an origin beyond the neighbours.
-
-    Derivative:
-        In the image and `cval`, as that of `correlate1d`.
 
     Differences from SciPy:
         Those of `correlate1d`. Every mean is a sum of its own, where SciPy updates one: rounding errors do
@@ -493,7 +463,7 @@ def uniform_filter1d(
     return as_output(_along(x, w, axis, mode, cval, origin, "uniform_filter1d"), output)
 
 
-@for_tensors(reference.uniform_filter)
+@_filter(reference.uniform_filter)
 def uniform_filter(
     input: Any,
     size: Any = 3,
@@ -507,23 +477,13 @@ def uniform_filter(
     """Return the means of neighbours along every axis.
 
     Args:
-        input: real or complex image; integers are taken as float64.
         size: how many, one or one for each of `axes`.
-        output: None, or the dtype of the result.
         mode: as in `correlate1d`, one or one for each of `axes`.
-        cval: one number.
         origin: by how much neighbours are moved, one or one for each of `axes`.
-        axes: along which to filter; None: all.
-
-    Returns:
-        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
 
     Raises:
         RuntimeError: an unknown mode, or sequences of another length.
         ValueError: an origin beyond the neighbours.
-
-    Derivative:
-        In the image and `cval`, as that of `correlate1d`.
 
     Differences from SciPy:
         Those of `uniform_filter1d`.
@@ -555,29 +515,17 @@ def _slope(input: Any, axis: int, output: Any, mode: Any, cval: Any, across: Seq
     return as_output(x, output)
 
 
-@for_tensors(reference.sobel)
+@_filter(reference.sobel)
 def sobel(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> Any:
     """Return slopes along one axis, smoothed by 1, 2, 1 along the others.
 
     Args:
-        input: real or complex image; integers are taken as float64.
         axis: along which to take slopes.
-        output: None, or the dtype of the result.
         mode: as in `correlate1d`, one or one for each axis.
-        cval: one number.
-
-    Returns:
-        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
 
     Raises:
         AxisError: `axis` is none of the image.
         RuntimeError: an unknown mode.
-
-    Derivative:
-        In the image and `cval`, as that of `correlate1d`.
-
-    Differences from SciPy:
-        Those of `correlate1d`.
 
     Example:
         >>> sobel([[1.0, 2.0, 4.0]])
@@ -588,29 +536,17 @@ def sobel(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect",
     return _slope(input, axis, output, mode, cval, (1, 2, 1))
 
 
-@for_tensors(reference.prewitt)
+@_filter(reference.prewitt)
 def prewitt(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> Any:
     """Return slopes along one axis, smoothed by 1, 1, 1 along the others.
 
     Args:
-        input: real or complex image; integers are taken as float64.
         axis: along which to take slopes.
-        output: None, or the dtype of the result.
         mode: as in `correlate1d`, one or one for each axis.
-        cval: one number.
-
-    Returns:
-        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
 
     Raises:
         AxisError: `axis` is none of the image.
         RuntimeError: an unknown mode.
-
-    Derivative:
-        In the image and `cval`, as that of `correlate1d`.
-
-    Differences from SciPy:
-        Those of `correlate1d`.
 
     Example:
         >>> prewitt([[1.0, 2.0, 4.0]])
@@ -621,30 +557,18 @@ def prewitt(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect
     return _slope(input, axis, output, mode, cval, (1, 1, 1))
 
 
-@for_tensors(reference.laplace)
+@_filter(reference.laplace)
 def laplace(
     input: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None
 ) -> Any:
     """Return the sum of second differences along `axes`.
 
     Args:
-        input: real or complex image; integers are taken as float64.
-        output: None, or the dtype of the result.
         mode: as in `correlate1d`, one or one for each of `axes`.
-        cval: one number.
         axes: along which; None: all.
-
-    Returns:
-        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
 
     Raises:
         RuntimeError: an unknown mode, or as many modes as there are no axes.
-
-    Derivative:
-        In the image and `cval`, as that of `correlate1d`.
-
-    Differences from SciPy:
-        Those of `correlate1d`.
 
     Example:
         >>> laplace([1.0, 2.0, 4.0])
@@ -660,7 +584,7 @@ def laplace(
     return as_output(_sum(parts), output)
 
 
-@for_tensors(reference.gaussian_laplace)
+@_filter(reference.gaussian_laplace)
 def gaussian_laplace(
     input: Any,
     sigma: Any,
@@ -674,16 +598,10 @@ def gaussian_laplace(
     """Return the sum of second Gaussian derivatives along axes.
 
     Args:
-        input: real or complex image; integers are taken as float64.
         sigma: the standard deviation in elements, one or one for each of `axes`.
-        output: None, or the dtype of the result.
         mode: as in `correlate1d`, one or one for each of `axes`.
-        cval: one number.
         axes: along which; None: all.
         kwargs: `truncate` and `radius` of `gaussian_filter`.
-
-    Returns:
-        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
 
     Raises:
         RuntimeError: an unknown mode, or sequences of another length.
@@ -691,9 +609,6 @@ def gaussian_laplace(
 
     Derivative:
         That of `gaussian_filter`, in the image, `cval` and `sigma`.
-
-    Differences from SciPy:
-        Those of `correlate1d`.
 
     Example:
         >>> gaussian_laplace([0.0, 1.0, 0.0], 1.0, radius=1).round(6) + 0.0
@@ -704,7 +619,7 @@ def gaussian_laplace(
     return as_output(_sum(_gaussian_slopes(input, sigma, mode, cval, axes, 2, kwargs)), output)
 
 
-@for_tensors(reference.gaussian_gradient_magnitude)
+@_filter(reference.gaussian_gradient_magnitude)
 def gaussian_gradient_magnitude(
     input: Any,
     sigma: Any,
@@ -718,16 +633,10 @@ def gaussian_gradient_magnitude(
     """Return the root of the sum of squared Gaussian slopes along axes.
 
     Args:
-        input: real or complex image; integers are taken as float64.
         sigma: the standard deviation in elements, one or one for each of `axes`.
-        output: None, or the dtype of the result.
         mode: as in `correlate1d`, one or one for each of `axes`.
-        cval: one number.
         axes: along which; None: all.
         kwargs: `truncate` and `radius` of `gaussian_filter`.
-
-    Returns:
-        Array of the shape of `input`, of its float or complex dtype, or of that of `output`.
 
     Raises:
         RuntimeError: an unknown mode, or sequences of another length.
@@ -735,9 +644,6 @@ def gaussian_gradient_magnitude(
 
     Derivative:
         That of `gaussian_filter`, in the image, `cval` and `sigma`; zero where the magnitude is.
-
-    Differences from SciPy:
-        Those of `correlate1d`.
 
     Example:
         >>> gaussian_gradient_magnitude([0.0, 1.0, 3.0], 1.0, radius=1).round(6)
