@@ -118,16 +118,15 @@ def test_objects_are_refused():
 # ---- generalized ufuncs -----------------------------------------------------------------------------------
 
 
-@fgrad.differentiate
-@numba.guvectorize(["(float64[:], float64[:], float64, float64[:], float64[:])"], "(n),(m),()->(n),()")
-def mixed(x, y, c, out, total):
-    total[0] = 0.0
-    for i in range(len(x)):
-        out[i] = x[i] * y[0] * c + y[-1] ** 2
-        total[0] += out[i] * y[1]
-
-
 def test_generalized_ufuncs():
+    @fgrad.differentiate
+    @numba.guvectorize(["(float64[:], float64[:], float64, float64[:], float64[:])"], "(n),(m),()->(n),()")
+    def mixed(x, y, c, out, total):
+        total[0] = 0.0
+        for i in range(len(x)):
+            out[i] = x[i] * y[0] * c + y[-1] ** 2
+            total[0] += out[i] * y[1]
+
     x = np.arange(1.0, 13.0).reshape(2, 2, 3)
     y = np.array([[0.5, 1.5], [2.0, 0.3]])
     c = np.array([[1.0], [2.0]])
