@@ -45,7 +45,7 @@ from fgrad.core.trace import running
 
 MAX_BYTES = 2**24
 MEMORY = 2**30  # of the address space that a child may take beyond what it has
-SECONDS = 5  # that a mutant may take, if it has no loop
+SECONDS = 5  # of the processor that a mutant may take, if it has no loop
 KINDS = ("raw", "digest", "field", "typed")
 BY_VALUE = {  # primitives whose errors depend on the values of operands, and the errors
     **dict.fromkeys(("gather", "scatter_add", "put", "winners", "representative"), (IndexError,)),
@@ -430,12 +430,12 @@ class Session:
         def late(*_: Any) -> None:
             raise Late
 
-        signal.signal(signal.SIGALRM, late)
+        signal.signal(signal.SIGPROF, late)
         counts: Counter[str] = Counter()
         for number in range(start, stop):
             place[:16] = struct.pack("<qd", number, time.monotonic())
             kind, name, data = mutant(self.originals, self.seed, number)
-            signal.setitimer(signal.ITIMER_REAL, SECONDS)
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
             compiled = bool(self.compiled) and number % self.compiled == 0
             try:
                 what, wrong = checked(data, random.Random(number), compiled=compiled)
@@ -444,7 +444,7 @@ class Session:
             except BaseException as error:
                 what, wrong = "failed", f"{type(error).__name__}: {error}"
             finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.setitimer(signal.ITIMER_PROF, 0)
             counts[f"{kind}: {what}"] += 1
             if wrong:
                 counts["wrong"] += 1
