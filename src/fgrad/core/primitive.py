@@ -114,7 +114,7 @@ class VJP:
     primitive: str = field(default="", init=False)  # the name of the primitive, once it is known
     checks: bool = field(default=False, init=False)  # whether it looks at cotangents, and refuses some
     title: str = field(default="", init=False)  # what to call a step that belongs to no primitive
-    # of such a step: tangents of the tracked arguments and the pattern -> those of all outputs
+    # what forward mode asks in its place: (tangents of the tracked arguments, *saved) -> those of all outputs
     push: Any = field(default=None, init=False)
     pattern: Pattern = field(default=(True,), init=False)  # which arguments are tracked
 
@@ -198,6 +198,8 @@ class Primitive:
         name: the name that `bind` takes.
         run: (*buffers, **params) -> buffer, or a tuple of buffers where `many`.
         vjp: pattern of tracked arguments -> how cotangents go back; None where the derivative is zero.
+        adjoint: the same in the recording of a linear function, where it is not `vjp`; its results are None
+            where the primitive is not linear in the tracked arguments.
         shape: (*avals, **params) -> aval (or a tuple); None runs the primitive on placeholder data.
         batch: (mapped, *values, **params) -> out, the batch axis first in and out; None loops.
         body: the scalar code that may be fused; None where elements mix.
@@ -241,6 +243,7 @@ class Primitive:
     _: KW_ONLY
     run: Rule
     vjp: Callable[[Pattern], VJP | None]
+    adjoint: Callable[[Pattern], VJP | None] | None = None
     shape: Rule | None = None
     batch: Rule | None = None
     body: Any = None

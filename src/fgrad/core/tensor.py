@@ -790,7 +790,8 @@ def record(
                     out._nodes += (tape.node(HIDDEN, (), ()),)
     for tape in sorted(tapes, key=lambda t: t.level):
         mine = [node_on(tape, a) for a in args]
-        vjp = primitive.vjp(tuple([n is not None for n in mine]))
+        step = primitive.adjoint if tape.linear_only and primitive.adjoint else primitive.vjp
+        vjp = step(tuple([n is not None for n in mine]))
         if primitive.real and any(n and a.dtype.kind == "c" for a, n in zip(args, mine, strict=True)):
             refuse_complex(primitive)
         if vjp is None and tape.linear_only:

@@ -28,6 +28,8 @@ from fgrad.ops.elementwise import composed, declare_body, floating
 from fgrad.ops.linear import convert
 from fgrad.ops.linear import linear as declare_linear
 from fgrad.transforms.custom import Function, custom_jvp, custom_vjp
+from fgrad.transforms.operations import Operation as _Operation
+from fgrad.transforms.operations import free_name
 
 __all__ = [
     "Function",
@@ -77,6 +79,7 @@ __all__ = [
     "maximum",
     "minimum",
     "not_equal",
+    "operation",
     "power",
     "radians",
     "reciprocal",
@@ -345,7 +348,7 @@ def _traced(body: Callable[..., Any], title: str, params: Sequence[Expr], names:
 
 def _declared(name: str, params: tuple[Expr, ...], body: Expr) -> str:
     """Return the name of the primitive of `body`; one that is taken by another body gets a number."""
-    free = _free(
+    free = free_name(
         name,
         lambda primitive: (
             primitive.body is not None and primitive.body.result is body and primitive.body.params == params
@@ -354,14 +357,6 @@ def _declared(name: str, params: tuple[Expr, ...], body: Expr) -> str:
     if free not in PRIMITIVES:
         declare_body(free, params, body, composed(params, body))
     return free
-
-
-def _free(name: str, fits: Callable[[Any], bool] = lambda primitive: False) -> str:
-    found, n = name, 1
-    while found in PRIMITIVES and not fits(PRIMITIVES[found]):
-        n += 1
-        found = f"{name}@{n}"
-    return found
 
 
 def _promoted(operands: Sequence[Any]) -> list[Any]:
@@ -450,7 +445,7 @@ def linear(
             )
         return convert(back, aval.dtype)
 
-    primitive = _free(f"{adjoint.__module__}.{name}")
+    primitive = free_name(f"{adjoint.__module__}.{name}")
     declare_linear(primitive, run=run, adjoint=fitted, shape=shape, batch=batch, stored=PLAIN)  # type: ignore[arg-type]
 
     def operation(x: Any, **params: Any) -> Any:
@@ -461,6 +456,65 @@ def linear(
     operation.__doc__ = f"Return the linear operation `{name}` of an array, Tensor or number."
     operation.primitive = operation.row = primitive  # type: ignore[attr-defined]  # `row`: its former name
     return operation
+
+
+# ---- operations with a rule for each transformation
+
+
+def operation(
+    name: str,
+    *,
+    run: Rule,
+    shape: Rule | None = None,
+    jvp: Rule | None = None,
+    transpose: Rule | None = None,
+    batch: Rule | None = None,
+    many: bool = False,
+) -> Operation:
+    """Return an operation of your own, with one rule for each transformation.
+
+    Rules other than `run` get arrays or Tensors, and compute by functions that take both, and by the
+    operation itself. Where one is missing, the transformation that needs it says so.
+
+    Args:
+        name: what programs and messages call it.
+        run: (*arrays, **params) -> array, by any code; it leaves its operands alone.
+        shape: (*avals, **params) -> something with `shape` and `dtype`; None runs the operation on ones where
+            the shape is asked for.
+        jvp: (primals, tangents, **params) -> (out, tangent), linear in the tangents, of which those that are
+            zero are None; so may be the one of the result. Reverse mode transposes it.
+        transpose: (cotangent, *operands, **params) -> one cotangent per operand. In the place of operands
+            in which the operation is linear, and whose cotangents are asked for, stand their avals. It is
+            needed where rules `jvp` apply the operation to tangents, and by `linear_transpose`.
+        batch: (mapped, *operands, **params) -> (out, out_mapped): operands that are mapped, and results that
+            are, have an axis of examples first. None computes one example after the other.
+        many: whether it returns a tuple: what is said of results above is then said of tuples.
+
+    Returns:
+        A function of arrays, Tensors and numbers, and of parameters as keywords.
+
+    Raises:
+        TypeError: the name is not an identifier, or a rule is not a function.
+
+    Derivative:
+        Of every order that the rules have.
+
+    Example:
+        >>> import fgrad
+        >>> def push(primals, tangents):
+        ...     (x,), (t,) = primals, tangents
+        ...     return cube(x), 3 * x * x * t
+        >>> cube = operation("cube", run=lambda x: x**3, jvp=push)
+        >>> fgrad.grad(fgrad.grad(cube))(2.0)
+        np.float64(12.0)
+    """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise TypeError(f"operation: the name of an operation is an identifier, not {name!r}")
+    rules = {"run": run, "shape": shape, "jvp": jvp, "transpose": transpose, "batch": batch}
+    for column, rule in rules.items():
+        if not callable(rule) and (rule is not None or column == "run"):
+            raise TypeError(f"operation: {column} of {name} must be a function, not {rule!r}")
+    return _Operation(name, many=many, **rules)
 
 
 def __dir__() -> list[str]:

@@ -201,7 +201,7 @@ class Batch(Trace):
             if primitive.batch:
                 out = primitive.batch(mapped, *values, **params)
             else:
-                out = self._loop(primitive, mapped, values, params)
+                out = one_by_one(primitive, mapped, values, params, self.size)
         if primitive.many:
             return tuple(o.value if o.__class__ is Same else BatchedTracer(self, o) for o in out)
         return BatchedTracer(self, out)
@@ -226,17 +226,20 @@ class Batch(Trace):
             return primitive.run(*wholes, **params)
         return BatchedTracer(self, primitive.batch(tuple(mapped), *wholes, **params))
 
-    def _loop(
-        self, primitive: Primitive, mapped: tuple[bool, ...], values: Sequence[Any], params: dict[str, Any]
-    ) -> Any:
-        """Apply `primitive` to one example after the other: right for every primitive, and slow."""
-        examples = []
-        for i in range(self.size):
-            args = (functions.sliced(v, index=(i,)) if m else v for v, m in zip(values, mapped, strict=True))
-            examples.append(bind(primitive.name, *args, **params))
-        if primitive.many:
-            return tuple(map(_stacked, zip(*examples, strict=True)))
-        return _stacked(examples)
+
+def example(mapped: Sequence[bool], values: Sequence[Any], i: int) -> list[Any]:
+    """Return the operands of example `i`."""
+    return [functions.sliced(v, index=(i,)) if m else v for v, m in zip(values, mapped, strict=True)]
+
+
+def one_by_one(
+    primitive: Primitive, mapped: Sequence[bool], values: Sequence[Any], params: dict[str, Any], size: int
+) -> Any:
+    """Apply `primitive` to one example after the other: right for every primitive, and slow."""
+    examples = [bind(primitive.name, *example(mapped, values, i), **params) for i in range(size)]
+    if primitive.many:
+        return tuple(map(_stacked, zip(*examples, strict=True)))
+    return _stacked(examples)
 
 
 def _stacked(examples: Sequence[Any]) -> Any:

@@ -25,8 +25,8 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.tensor import Tensor, bind, linear_tapes, node_on, wrap
 from fgrad.core.trace import Tracer, current, place_of, user_line
-from fgrad.ops import functions
-from fgrad.ops.linear import broadcast_to, reshape
+from fgrad.ops.linear import broadcast_to
+from fgrad.transforms.batch import example, one_by_one
 from fgrad.transforms.calling import check_live, name_of
 from fgrad.transforms.stage import Stage
 
@@ -186,23 +186,14 @@ def _map_call(
             "call for all of them, along a new first axis)"
         )
     if method == "sequential" and size:
-        rows = [
-            bind("pure_callback", *_example(mapped, values, i), avals=avals, **options) for i in range(size)
-        ]
-        return tuple(
-            functions.concatenate(*[reshape(o, (1, *o.shape)) for o in outs], axis=0)
-            for outs in zip(*rows, strict=True)
-        )
+        found: tuple[Any, ...] = one_by_one(CALL, mapped, values, {"avals": avals, **options}, size)
+        return found
     whole = tuple(Aval((size, *a.shape), a.dtype) for a in avals)
     if not size:
         return tuple(np.zeros(a.shape, a.dtype) for a in whole)
     n = size if method == "broadcast_all" else 1
     wide = [v if m else broadcast_to(v, (n, *v.shape)) for v, m in zip(values, mapped, strict=True)]
     return tuple(bind("pure_callback", *wide, avals=whole, **options))
-
-
-def _example(mapped: tuple[bool, ...], values: Sequence[Any], i: int) -> list[Any]:
-    return [functions.sliced(v, index=(i,)) if m else v for v, m in zip(values, mapped, strict=True)]
 
 
 _REASONS: dict[str, Any] = {
@@ -252,7 +243,7 @@ def _value(v: Any) -> Any:
 def _look_at_each(mapped: tuple[bool, ...], *values: Any, call: _Call) -> tuple[()]:
     size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
     for i in range(size):
-        _look(call, _example(mapped, values, i))
+        _look(call, example(mapped, values, i))
     return ()
 
 

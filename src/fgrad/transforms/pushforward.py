@@ -137,13 +137,13 @@ class Push:
             if node in wanted:
                 nodes.append(node)
                 wanted.update(node.parents)
-                # a user's rule, which may not be linear
-                if isinstance(node.vjp, VJP) and not node.vjp.primitive:
+                # a user's rule may not be linear
+                if isinstance(node.vjp, VJP) and (node.vjp.push is not None or not node.vjp.primitive):
                     push = node.vjp.push
                     self._steps[node] = (
                         _recorded_step(node, node.vjp, node.aval, like)
                         if push is None
-                        else partial(push, pattern=node.saved[0])
+                        else partial(_pushed, push, node)
                     )
         self._nodes = nodes[::-1]
 
@@ -239,6 +239,10 @@ def _weighted(node: Node, vjp: VJP, t: Any, *, raw: bool) -> Any:
     if math.isfinite(np.add.reduce(total, axis=None)):
         return total
     return np.add.reduce(PRIMITIVES["scale"].run(t, weights), axis=axes)
+
+
+def _pushed(push: Callable[..., Any], node: Node, given: Tangents) -> Any:
+    return push(given, *map(lift, node.saved))
 
 
 def _recorded_step(node: Node, vjp: VJP, aval: Any, like: Any) -> Callable[[Tangents], Any]:
