@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from fgrad.numpy_coverage import coverage as coverage
     from fgrad.plain import plain_numpy as plain_numpy
     from fgrad.transforms import checkpoint_policies as checkpoint_policies
+    from fgrad.transforms.callbacks import io_callback as io_callback
     from fgrad.transforms.callbacks import pure_callback as pure_callback
     from fgrad.transforms.checkpoint import checkpoint as checkpoint
     from fgrad.transforms.checkpoint import checkpoint_name as checkpoint_name
@@ -98,7 +99,7 @@ _LATE = {
         "fgrad.numpy_coverage": "coverage",
         "fgrad.plain": "plain_numpy",
         "fgrad.transforms.": "checkpoint_policies",
-        "fgrad.transforms.callbacks": "pure_callback",
+        "fgrad.transforms.callbacks": "io_callback pure_callback",
         "fgrad.transforms.checkpoint": "checkpoint checkpoint_name print_saved_residuals remat",
         "fgrad.transforms.jit": "jit",
         "fgrad.transforms.retrace": "explain_retrace",

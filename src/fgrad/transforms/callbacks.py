@@ -108,6 +108,50 @@ def pure_callback(
         >>> fgrad.vmap(f)(np.array([1.0, 3.0]))
         array([0.        , 0.6931...])
     """
+    return _called(callback, result_shape_dtypes, args, kwargs, vmap_method, effect=False)
+
+
+def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return `callback(*args, **kwargs)`, which may do more than compute its results.
+
+    A program calls it once at each run, in the order of the program, also if nobody needs the results; `vmap`
+    calls it once for each example, one after the other. Elsewhere it is as `pure_callback`.
+
+    Args:
+        callback: takes arrays where Tensors, arrays or numbers are given, in the same pytrees, and returns a
+            pytree of arrays.
+        result_shape_dtypes: what it returns, as a pytree of anything with `shape` and `dtype`; None: None.
+        args: pytrees.
+        kwargs: pytrees.
+
+    Returns:
+        The results, NumPy arrays unless an argument is a Tensor.
+
+    Raises:
+        TypeError, ValueError: the callback returned another structure, shape or dtype than promised.
+
+    Derivative:
+        None: a gradient that arrives raises `TypeError`.
+
+    Example:
+        >>> import fgrad
+        >>> seen = []
+        >>> f = fgrad.jit(lambda x: (fgrad.io_callback(lambda v: seen.append(float(v)), None, x), x * 2)[1])
+        >>> float(f(3.0)), seen
+        (6.0, [3.0])
+    """
+    return _called(callback, result_shape_dtypes, args, kwargs, "sequential", effect=True)
+
+
+def _called(
+    callback: Callable[..., Any],
+    result_shape_dtypes: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    vmap_method: str | None,
+    *,
+    effect: bool,
+) -> Any:
     if vmap_method is not None and vmap_method not in METHODS:
         raise ValueError(f"vmap_method must be one of {', '.join(METHODS)}, or None, not {vmap_method!r}")
     promised, structure = tree.flatten(result_shape_dtypes)
@@ -121,6 +165,7 @@ def pure_callback(
     call = _Call(callback, args, kwargs)
     values = call.values()
     params = {"call": call, "avals": avals, "structure": structure, "method": vmap_method}
+    params["effect"] = effect
     stages = [t for t in current().traces if isinstance(t, Stage)]
     if stages and not any(v.__class__ is Tensor and isinstance(v._value, Tracer) for v in values):
         outs = map(wrap, stages[-1].process(CALL, tuple(values), params))  # it runs when the program does
@@ -130,7 +175,7 @@ def pure_callback(
     return tree.unflatten(structure, [o if given else o[()] for o in outs])
 
 
-def _run(*values: Any, call: _Call, avals: tuple[Aval, ...], structure: Any, method: Any) -> tuple[Any, ...]:
+def _run(*values: Any, call: _Call, avals: tuple[Aval, ...], structure: Any, **_: Any) -> tuple[Any, ...]:
     found, got = tree.flatten(call(*values))
     if got != structure:
         raise TypeError(
@@ -176,9 +221,10 @@ def _map_call(
     avals: tuple[Aval, ...],
     structure: Any,
     method: str | None,
+    effect: bool,
 ) -> tuple[Any, ...]:
     size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
-    options: dict[str, Any] = {"call": call, "structure": structure, "method": method}
+    options: dict[str, Any] = {"call": call, "structure": structure, "method": method, "effect": effect}
     if method is None:
         raise NotImplementedError(
             f"pure_callback of {call} at {place_of(call.line)} is mapped by vmap, but does not say how: give "
@@ -203,6 +249,7 @@ _REASONS: dict[str, Any] = {
 CALL = declare(
     "pure_callback",
     run=_run,
+    effect=lambda params: bool(params["effect"]),
     vjp=_refuse,
     shape=lambda *_, avals, **__: avals,
     batch=_map_call,

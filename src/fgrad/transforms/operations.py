@@ -114,20 +114,7 @@ class Operation:
             return self.tangents(primals, along, params)
 
         def step(cts: Sequence[Any], *saved: Any) -> list[Any]:
-            primals = [saved[i] for i in places]
-            try:
-                with GradManager() as gm:
-                    gm.make_linear()
-                    ts = [gm.follow(near(p).ones(p.shape, p.dtype)) for p in primals]
-                    out = push(ts, *saved)
-                    sweep = gm.pullback(out, ts)
-            except NotLinearError as error:
-                raise TypeError(
-                    f"the jvp rule of {self.name} applies {error.primitive} to tangents, in which it has to "
-                    "be linear; an operation that is gets a rule `transpose`"
-                ) from None
-            arrived = [None if t is None else ct for t, ct in zip(out, cts, strict=True)]
-            return list(sweep(arrived)) if any(c is not None for c in arrived) else [None] * len(ts)
+            return pulled(lambda ts: push(ts, *saved), [saved[i] for i in places], cts, self.name)
 
         keep = tuple(range(1, len(pattern) + 1))
         vjp = VJP(step, keep=keep, params=True, exact=True)
@@ -163,6 +150,35 @@ class Operation:
                 f"the rule `transpose` of {self.name} returned {aval_of(found)} for an operand {aval}"
             )
         return plain(found)
+
+
+def pulled(
+    push: Callable[[Sequence[Any]], Sequence[Any]], primals: Sequence[Any], cts: Sequence[Any], name: str
+) -> list[Any]:
+    """Return the cotangents of operands for those of results (None: zero), by the transpose of a rule `jvp`.
+
+    Args:
+        push: from tangents of the operands to those of the results, None for zero.
+        primals: the operands.
+        cts: of the results.
+        name: what messages call the operation.
+
+    Raises:
+        TypeError: `push` is not linear.
+    """
+    try:
+        with GradManager() as gm:
+            gm.make_linear()
+            ts = [gm.follow(near(p).ones(p.shape, p.dtype)) for p in primals]
+            out = push(ts)
+            sweep = gm.pullback(out, ts)
+    except NotLinearError as error:
+        raise TypeError(
+            f"the jvp rule of {name} applies {error.primitive} to tangents, in which it has to be linear; "
+            "an operation that is linear gets a rule `transpose`"
+        ) from None
+    arrived = [None if t is None else ct for t, ct in zip(out, cts, strict=True)]
+    return list(sweep(arrived)) if any(c is not None for c in arrived) else [None] * len(ts)
 
 
 def free_name(name: str, fits: Callable[[Primitive], bool] = lambda primitive: False) -> str:

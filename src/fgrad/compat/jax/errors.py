@@ -8,6 +8,7 @@ __all__ = [
     "TracerArrayConversionError",
     "TracerBoolConversionError",
     "TracerIntegerConversionError",
+    "TypePromotionError",
     "UnexpectedTracerError",
 ]
 
@@ -40,3 +41,7 @@ class TracerIntegerConversionError(ConcretizationTypeError):
 
 class UnexpectedTracerError(JAXTypeError):
     """A traced value outlived its transformation."""
+
+
+class TypePromotionError(ValueError):
+    """Dtypes have no common one."""

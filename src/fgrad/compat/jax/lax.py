@@ -10,6 +10,7 @@ import fgrad
 import fgrad.lax
 from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import Array, as_array, elementwise, made
+from fgrad.compat.jax.jaxprs import own_primitive
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.transformations import Flat
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
@@ -52,7 +53,7 @@ def scan(
 
     def step(carry: Any, x: Any) -> Any:
         new, y = f(start.filled(carry), over.filled(x))
-        carried = start.taken(new, "scan")
+        carried = start.kept(new, "scan")
         found, out.out = flatten(y)
         arrays = [as_array(v) for v in found]
         out.weak = [v.weak_type for v in arrays]
@@ -77,7 +78,7 @@ class _Carry(Flat):
         super().__init__(lambda x: x, tree)
         self.weak = [a.weak_type for a in self.arrays]
 
-    def taken(self, tree: Any, what: str) -> list[Any]:
+    def kept(self, tree: Any, what: str) -> list[Any]:
         """Return the Tensors of what a body returned."""
         leaves, structure = flatten(tree)
         if structure != self.structure:
@@ -97,7 +98,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     start = _Carry(init_val)
 
     def body(values: Any) -> Any:
-        return start.taken(body_fun(start.filled(values)), "while_loop")
+        return start.kept(body_fun(start.filled(values)), "while_loop")
 
     last = fgrad.lax.while_loop(lambda v: as_array(cond_fun(start.filled(v)))._tensor, body, start.tensors)
     return start.last(last)
@@ -108,7 +109,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
     start = _Carry(init_val)
 
     def body(i: Any, values: Any) -> Any:
-        return start.taken(body_fun(as_array(i).astype(int), start.filled(values)), "fori_loop")
+        return start.kept(body_fun(as_array(i).astype(int), start.filled(values)), "fori_loop")
 
     first, end = (as_array(v)._tensor if v.__class__ is Array else v for v in (lower, upper))
     return start.last(fgrad.lax.fori_loop(first, end, body, start.tensors))
@@ -212,17 +213,6 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
     return dynamic_update_slice_in_dim(x, new, index, axis)
 
 
-class Primitive:
-    """The name of an operation of JAX, which tables of programs mention."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def bind(self, *_: Any, **__: Any) -> Any:
-        """Refuse."""
-        raise NotImplementedError(f"fgrad has no jax.lax.{self.name}_p: call jax.lax.{self.name}")
-
-
 class Precision:
     """How exactly products are computed: always in the dtype of their operands."""
 
@@ -254,9 +244,10 @@ def _collective(name: str) -> Function:
     return function
 
 
-PRIMITIVES = words(
-    "acosh add asinh atanh conj cosh div erf erf_inv exp expm1 integer_pow log log1p mul neg pow rsqrt sinh "
-    "sqrt square sub tanh"
+PRIMITIVES = words(  # by fgrad's names
+    "absolute add arccosh arcsinh arctanh bitwise_and bitwise_or ceil conjugate convert cos cosh cumsum divide "
+    "erf erfinv exp exp2 expm1 floor integer_pow log log1p maximum minimum multiply negative power reshape rsqrt "
+    "sign sin sinh sqrt square stop_gradient subtract sum tan tanh transpose where"
 )
 SPECIAL = {
     "digamma": "digamma", "erf": "erf", "erf_inv": "erfinv", "erfc": "erfc", "igamma": "gammainc",
@@ -278,7 +269,7 @@ _RENAMED = {
 NAMES: dict[str, Any] = {
     **{new: NUMPY[old] for new, old in _RENAMED.items()},
     **{name: _collective(name) for name in words("psum pmean pmax pmin all_gather ppermute psum_scatter")},
-    **{f"{name}_p": Primitive(name) for name in PRIMITIVES},
+    **{f"{p.name}_p": p for p in map(own_primitive, PRIMITIVES)},
     **absent(
         "jax.lax",
         dict.fromkeys(("all_to_all", "pswapaxes"), "all_gather has every part")

@@ -12,10 +12,11 @@ import numpy as np
 import fgrad
 import fgrad.scipy.special
 import fgrad.scipy.stats
-from fgrad.compat.jax import checkify, devices, errors, lax, nn, numpy, random, transformations, trees, types
+from fgrad.compat.jax import callbacks, checkify, devices, errors, jaxprs, lax, nn, numpy, random, transformations, trees, types
 from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, opened
 from fgrad.compat.standins import Source, absent, together, words
 from fgrad.core.tensor import Tensor
+from fgrad.core.trace import Trace
 from fgrad.transforms.calling import is_traced
 
 __all__ = ["MODULES"]
@@ -60,10 +61,6 @@ def _plain(x: Any) -> Any:
 
 def _random() -> dict[str, Any]:
     return {name: _drawn(getattr(random, name)) for name in random.__all__}
-
-
-def _printed(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
-    fgrad.debug.print(fmt, *map(opened, args), **{k: opened(v) for k, v in kwargs.items()})
 
 
 def _setting(name: str, default: bool = True) -> Callable[..., Any]:
@@ -133,6 +130,7 @@ _MAIN: dict[str, Any] = {
     "disable_jit": _setting("jax_disable_jit"),
     "enable_x64": _setting("jax_enable_x64"),
     "ensure_compile_time_eval": _setting("jax_disable_jit"),
+    "pure_callback": callbacks.pure_callback,
     "process_count": lambda *_: 1,
     "process_index": lambda *_: 0,
     "checking_leaks": nullcontext,
@@ -140,7 +138,9 @@ _MAIN: dict[str, Any] = {
     "named_call": lambda fun, **_: fun,
     "named_scope": fgrad.named_scope,
     "remat": transformations.checkpoint,
-    "typeof": lambda x: transformations.ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type),
+    "closure_convert": jaxprs.closure_convert,
+    "linear_transpose": jaxprs.linear_transpose,
+    "make_jaxpr": jaxprs.make_jaxpr,
 }
 _SPECIAL = words(
     "bessel_jn betainc betaln digamma entr erf erfc erfinv expit gammainc gammaincc gammaln i0 i0e i1 i1e "
@@ -160,35 +160,38 @@ MODULES: dict[str, Source] = {
             "jax.typing",
             "jax.dtypes",
         ),
-        _loaded("jax.errors", "jax.core", "jax.debug", "jax.scipy", "jax.sharding", "jax.custom_derivatives"),
+        _loaded("jax.errors", "jax.core", "jax.debug", "jax.scipy", "jax.sharding", "jax.custom_derivatives", "jax.stages"),
         absent(
             "jax",
             dict.fromkeys(("shard_map", "make_array_from_callback"), devices.ONE)
-            | dict.fromkeys(("make_jaxpr", "export"), _GRAPH)
-            | {
-                "linear_transpose": "fgrad.linear_transpose has it for Tensors",
-                "pure_callback": "fgrad.pure_callback has it for Tensors",
-                "closure_convert": _GRAPH,
-            },
+            | dict.fromkeys(("export",), _GRAPH)
         ),
     ),
-    "jax._src": _loaded("jax._src.compiler", "jax._src.traceback_util", "jax._src.xla_bridge"),
+    "jax._src": _loaded(*(f"jax._src.{n}" for n in ("ad_util", "compiler", "dispatch", "traceback_util", "xla_bridge"))),
+    "jax._src.ad_util": lambda: jaxprs.AD | {"stop_gradient_p": lax.NAMES["stop_gradient_p"]},
+    "jax._src.dispatch": lambda: {"wait_for_tokens": lambda: None},
+    "jax._src.dtypes": lambda: {"TypePromotionError": errors.TypePromotionError},
     "jax._src.compiler": lambda: absent("jax._src.compiler", {"backend_compile_and_load": _GRAPH}),
     "jax._src.traceback_util": lambda: {"register_exclusion": lambda _: None},
     "jax._src.xla_bridge": lambda: {"_backends": {}},
     "jax.api_util": lambda: {"safe_map": lambda f, *xs: [f(*v) for v in zip(*xs, strict=True)]},
     "jax.core": lambda: {
         "Tracer": Tracer,
-        "get_aval": as_array,
-        **{name: _kind(f"jax.core.{name}") for name in ("Atom", "Trace")},
+        "Trace": Trace,
+        **jaxprs.CORE,
         "pytype_aval_mappings": {np.ndarray: as_array},
     },
     "jax.custom_derivatives": lambda: {
-        "SymbolicZero": _kind("jax.custom_derivatives.SymbolicZero"),
-        "custom_jvp": transformations.custom_jvp,
-        "custom_vjp": transformations.custom_vjp,
+        **{
+            name: getattr(transformations, name)
+            for name in ("CustomVJPPrimal", "SymbolicZero", "custom_gradient", "custom_jvp", "custom_vjp")
+        },
+        "closure_convert": jaxprs.closure_convert,
+        "custom_jvp_call_p": jaxprs.CUSTOM_JVP,
+        "custom_vjp_call_p": jaxprs.CUSTOM_VJP,
+        "zero_from_primal": lambda x, **_: transformations.SymbolicZero(transformations.typeof(x)),
     },
-    "jax.debug": lambda: {"print": _printed},
+    "jax.debug": lambda: callbacks.DEBUG,
     "jax.dtypes": lambda: {
         "canonicalize_dtype": types.canonical,
         "float0": transformations.FLOAT0,
@@ -199,28 +202,27 @@ MODULES: dict[str, Source] = {
     "jax.errors": lambda: _public(errors),
     "jax.experimental": together(
         _loaded("jax.experimental.checkify", "jax.experimental.jax2tf"),
-        {"enable_x64": _setting("jax_enable_x64"), "disable_x64": _setting("jax_enable_x64", default=False)},
+        {"io_callback": callbacks.io_callback, "enable_x64": _setting("jax_enable_x64"), "disable_x64": _setting("jax_enable_x64", default=False)},
     ),
     "jax.experimental.checkify": lambda: checkify.NAMES,
     "jax.experimental.jax2tf": lambda: absent("jax.experimental.jax2tf", {"convert": _GRAPH}),
     "jax.extend": _loaded("jax.extend.core", "jax.extend.linear_util"),
     "jax.extend.core": together(
         {"valid_jaxtype": _is_value, "get_opaque_trace_state": lambda **_: None},
-        {
-            name: _kind(f"jax.extend.core.{name}")
-            for name in words("ClosedJaxpr DropVar Jaxpr JaxprEqn Literal Primitive Var")
-        },
-        absent(
-            "jax.extend.core",
-            dict.fromkeys(words("TraceTag jaxpr_as_fun set_current_trace take_current_trace"), _GRAPH),
-        ),
+        jaxprs.CORE,
+        _loaded("jax.extend.core.primitives"),
+        absent("jax.extend.core", dict.fromkeys(words("TraceTag set_current_trace take_current_trace"), _GRAPH)),
     ),
+    "jax.extend.core.primitives": lambda: {k: v for k, v in lax.NAMES.items() if k.endswith("_p")},
     "jax.extend.linear_util": lambda: {
         "transformation": lambda f: f,
         **absent("jax.extend.linear_util", {"wrap_init": _GRAPH}),
     },
     "jax.flatten_util": lambda: {"ravel_pytree": trees.ravel_pytree},
-    "jax.interpreters": _loaded("jax.interpreters.xla"),
+    "jax.interpreters": _loaded(*(f"jax.interpreters.{n}" for n in ("ad", "batching", "mlir", "xla"))),
+    "jax.interpreters.ad": lambda: jaxprs.AD,
+    "jax.interpreters.batching": lambda: jaxprs.BATCHING,
+    "jax.interpreters.mlir": lambda: jaxprs.MLIR,
     "jax.interpreters.xla": lambda: {"canonicalize_dtype_handlers": {np.ndarray: as_array}},
     "jax.lax": lambda: lax.NAMES,
     "jax.nn": lambda: nn.NAMES,
@@ -239,6 +241,7 @@ MODULES: dict[str, Source] = {
         | {n: _elements(getattr(fgrad.scipy.special, n)) for n in _SPECIAL if hasattr(fgrad.scipy.special, n)}
     ),
     "jax.sharding": lambda: devices.SHARDING,
+    "jax.stages": lambda: {"Compiled": transformations.Compiled, "Lowered": transformations.Lowered},
     "jax.test_util": lambda: {"check_grads": _check_grads},
     "jax.tree": lambda: trees.TREE,
     "jax.tree_util": lambda: trees.TREE_UTIL,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -14,9 +16,15 @@ from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import Array, as_array, made
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.jax.types import CONFIG, canonical
+from fgrad.transforms.calling import is_traced
+from fgrad.transforms.custom import Rule, apply_rule
+from fgrad.transforms.operations import pulled
 
 __all__ = [
+    "CustomVJPPrimal",
     "ShapeDtypeStruct",
+    "ShapedArray",
+    "SymbolicZero",
     "checkpoint",
     "custom_gradient",
     "custom_jvp",
@@ -29,6 +37,7 @@ __all__ = [
     "jit",
     "jvp",
     "linearize",
+    "typeof",
     "value_and_grad",
     "vjp",
     "vmap",
@@ -63,7 +72,11 @@ class Flat:
         return unflatten(self.structure, [made(t, a.weak_type) for t, a in pairs])
 
     def __call__(self, *tensors: Any) -> list[Any]:
-        leaves, self.out = flatten(self.fun(self.filled(tensors)))
+        return self.taken(self.fun(self.filled(tensors)))
+
+    def taken(self, tree: Any) -> list[Any]:
+        """Return the Tensors of results, and remember their containers."""
+        leaves, self.out = flatten(tree)
         arrays = [as_array(x) for x in leaves]
         self.weak = [a.weak_type for a in arrays]
         return [a._tensor for a in arrays]
@@ -423,6 +436,35 @@ class Jitted:
         """Forget what was compiled."""
         self.programs.clear()
 
+    def trace(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Return the function for arguments like these."""
+        eval_shape(self.fun, *args, **kwargs)
+        return Lowered(self)
+
+    lower = trace
+
+
+class Compiled:
+    """A function compiled for one signature."""
+
+    def __init__(self, fun: Function) -> None:
+        self.fun = fun
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fun(*args, **kwargs)
+
+
+class Lowered(Compiled):
+    """A function before it is compiled."""
+
+    def lower(self) -> Lowered:
+        """Return the same."""
+        return self
+
+    def compile(self, *_: Any, **__: Any) -> Compiled:
+        """Return the function, which is compiled at its first call."""
+        return Compiled(self.fun)
+
 
 def jit(fun: Function | None = None, **options: Any) -> Any:
     """Return `fun` compiled; `static_argnums` and `static_argnames` are Python values."""
@@ -446,22 +488,25 @@ def jit(fun: Function | None = None, **options: Any) -> Any:
     return Jitted(fun, nums, names)
 
 
-class ShapeDtypeStruct:
-    """The shape and dtype of an array that is not there."""
+class _Shaped:
+    """The shape and dtype of an array."""
 
-    def __init__(self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False, **_: Any) -> None:
+    def __init__(self, shape: Sequence[int], dtype: Any, weak_type: bool = False, **_: Any) -> None:
         self.shape, self.dtype, self.weak_type = tuple(shape), canonical(dtype), weak_type
 
-    sharding = None
+    sharding = vma = None
     ndim = property(lambda self: len(self.shape))
-    size = property(lambda self: int(np.prod(self.shape)))
+    size = property(lambda self: math.prod(self.shape))
 
-    def __repr__(self) -> str:
-        weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak})"
+    def update(self, **changes: Any) -> Any:
+        """Return the same with other parts."""
+        return type(self)(**{"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type} | changes)
+
+    def __len__(self) -> int:
+        return self.shape[0]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
+        return type(other) is type(self) and self._key() == other._key()  # type: ignore[attr-defined]
 
     def __hash__(self) -> int:
         return hash(self._key())
@@ -470,13 +515,79 @@ class ShapeDtypeStruct:
         return self.shape, self.dtype, self.weak_type
 
 
+class ShapeDtypeStruct(_Shaped):
+    """The shape and dtype of an array that is not there."""
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak})"
+
+
+class ShapedArray(_Shaped):
+    """What is known of a traced array."""
+
+    def str_short(self, *_: Any, **__: Any) -> str:
+        """Return it as programs show it."""
+        kind = "bool" if self.dtype.kind == "b" else f"{self.dtype.kind}{self.dtype.itemsize * 8}"
+        return f"{kind}[{','.join(map(str, self.shape))}]"
+
+    def __repr__(self) -> str:
+        return f"ShapedArray({self.str_short()}{', weak_type=True' if self.weak_type else ''})"
+
+    def to_tangent_aval(self) -> ShapedArray:
+        """Return the same of its tangents."""
+        return self if self.dtype.kind in "fc" else FLOAT0_ARRAY(self.shape)
+
+    at_least_vspace = to_tangent_aval
+
+
+class FLOAT0_ARRAY(ShapedArray):  # noqa: N801
+    """What is known of a tangent of integers."""
+
+    def __init__(self, shape: Sequence[int], **_: Any) -> None:
+        super().__init__(shape, bool)
+        self.dtype = FLOAT0
+
+
+class SymbolicZero:
+    """A tangent or cotangent that is known to be zero."""
+
+    def __init__(self, aval: Any) -> None:
+        self.aval = aval
+
+    shape, dtype = (property(operator.attrgetter(f"aval.{name}")) for name in ("shape", "dtype"))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.aval})"
+
+
+class CustomVJPPrimal:
+    """An argument of a rule `fwd`, and whether it is differentiated."""
+
+    def __init__(self, value: Any, perturbed: bool) -> None:
+        self.value, self.perturbed = value, perturbed
+
+
+def typeof(x: Any) -> ShapedArray:
+    """Return what is known of an array, or of an abstract one."""
+    if isinstance(x, ShapedArray):
+        return x
+    found = x if isinstance(x, _Shaped) else as_array(x)
+    return ShapedArray(found.shape, found.dtype, found.weak_type)
+
+
 def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
     """Return the shapes and dtypes of `fun(*args, **kwargs)`, computing nothing."""
-    given = tree_map(_example, (args, kwargs))
+    given = example((args, kwargs))
     flat = Flat(lambda values: fun(*values[0], **values[1]), given)
     avals = fgrad.eval_shape(flat, *flat.tensors)
     pairs = zip(avals, flat.weak, strict=True)
     return unflatten(flat.out, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=w) for a, w in pairs])
+
+
+def example(tree: Any) -> Any:
+    """Return a tree with arrays in the place of what has only a shape and a dtype."""
+    return tree_map(_example, tree)
 
 
 def _example(x: Any) -> Any:
@@ -511,64 +622,85 @@ def checkpoint(
 # ---- rules of the user's own
 
 
-class custom_vjp:  # noqa: N801 -- JAX's name
-    """A function with a reverse rule of its own: `defvjp(fwd, bwd)`."""
+class _Custom:
+    """A function with a rule of its own."""
+
+    application: type[_Application]
+    symbolic = False
 
     def __init__(
         self, fun: Function, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
     ) -> None:
-        if nondiff_argnames:
-            raise NotImplementedError("fgrad's jax.custom_vjp has no nondiff_argnames: give nondiff_argnums")
-        self.fun, self.nondiff = fun, tuple(nondiff_argnums)
+        names = list(inspect.signature(fun).parameters) if nondiff_argnames else []
+        self.fun, self.nondiff = fun, (*nondiff_argnums, *map(names.index, nondiff_argnames))
         _wraps(fun)(self)
-
-    def defvjp(self, fwd: Function, bwd: Function, symbolic_zeros: bool = False, **_: Any) -> None:
-        """Declare the rule: `out, residuals = fwd(*args)`, `cotangents = bwd(*nondiff, residuals, ct)`."""
-        if symbolic_zeros:
-            raise NotImplementedError("fgrad's jax.custom_vjp has no symbolic_zeros: cotangents are arrays")
-        self.fwd, self.bwd = fwd, bwd
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the function returns; its derivative is by the rule."""
         args = tuple(_bound(self.fun, args, kwargs))
-        nondiff = {i % len(args) for i in self.nondiff}
-        static = [args[i] for i in sorted(nondiff)]
+        rule = self.application(self, args, {i % len(args) for i in self.nondiff})
+        return rule.flat.results(apply_rule(rule, rule.flat.tensors))
+
+
+class _Application(Rule):
+    """One call of such a function."""
+
+    def __init__(self, custom: Any, args: Sequence[Any], nondiff: set[int]) -> None:
+        self.custom, self.args, self.nondiff, self.name = custom, args, nondiff, _name(custom.fun)
+        self.static = [args[i] for i in sorted(nondiff)]
         values = [a for i, a in enumerate(args) if i not in nondiff]
+        self.flat = Flat(lambda xs: custom.fun(*self.whole(xs)), values)
+        self.followed = [is_traced(t) and t.dtype.kind in "fc" for t in self.flat.tensors]
 
-        def whole(given: Sequence[Any]) -> list[Any]:
-            it = iter(given)
-            return [a if i in nondiff else next(it) for i, a in enumerate(args)]
+    def whole(self, given: Sequence[Any]) -> list[Any]:
+        """Return all arguments."""
+        it = iter(given)
+        return [a if i in self.nondiff else next(it) for i, a in enumerate(self.args)]
 
-        flat = Flat(lambda xs: self.fun(*whole(xs)), values)
-        kept: list[_Kept] = []  # how the residuals are arranged, every time alike
+    def primal(self, *values: Any) -> list[Any]:
+        """Return the outputs, where nothing is differentiated."""
+        return self.flat(*values)
 
-        def first(xs: Any) -> Any:
-            out, saved = self.fwd(*whole(xs))
-            kept.append(_Kept(saved))
-            return out
+    def zero(self, x: Any) -> Any:
+        """Return the tangent or cotangent of a value that none came for."""
+        return SymbolicZero(typeof(x)) if self.custom.symbolic else made(fnp.zeros(x.shape, x.dtype))
 
-        forwards = Flat(first, values)
 
-        def forward(*tensors: Any) -> Any:
-            outs = forwards(*tensors)
-            return outs, kept[-1].tensors
+class _VjpApplication(_Application):
+    def forward(self, *values: Any) -> list[Any]:
+        """Return the outputs, and remember what `backward` needs."""
+        xs = self.flat.filled(values)
+        if self.custom.symbolic:
+            leaves = zip(flatten(xs)[0], self.followed, strict=True)
+            xs = unflatten(self.flat.structure, [CustomVJPPrimal(x, f) for x, f in leaves])
+        out, self.residuals = self.custom.fwd(*self.whole(xs))
+        outs = self.flat.taken(out)
+        self.outs = [typeof(made(t)) for t in outs]
+        return outs
 
-        def backward(residuals: Any, cts: Any) -> Any:
-            back: list[Any] = []
-            found = self.bwd(*static, kept[-1].filled(residuals), forwards.results(cts))
-            for value, ct in zip(values, found, strict=True):
-                leaves, structure = flatten(value)
-                parts = structure.flatten_up_to(ct) if ct is not None else [None] * len(leaves)
-                back += parts
-            return tuple(
-                fnp.zeros(a.shape, a.dtype) if c is None or a.dtype.kind not in "fc" else _like(c, a)
-                for c, a in zip(back, flat.arrays, strict=True)
-            )
+    def backward(self, *cts: Any) -> list[Any]:
+        """Return the cotangents of the arguments."""
+        given = [self.zero(o) if c is None else made(c) for c, o in zip(cts, self.outs, strict=True)]
+        found = self.custom.bwd(*self.static, self.residuals, unflatten(self.flat.out, given))
+        back: list[Any] = []
+        for part, ct in zip(self.flat.structure.children(), found, strict=True):
+            back += [None] * part.num_leaves if _is_zero(ct) else part.flatten_up_to(ct)
+        pairs = zip(back, self.flat.arrays, strict=True)
+        return [None if _is_zero(c) or a.dtype.kind not in "fc" else _like(c, a) for c, a in pairs]
 
-        rule = fgrad.custom_vjp(flat)
-        rule.defvjp(forward, backward)
-        outs = rule(*flat.tensors)
-        return (flat if flat.out is not None else forwards).results(outs)
+
+def _is_zero(x: Any) -> bool:
+    return x is None or isinstance(x, SymbolicZero) or getattr(x, "dtype", None) == FLOAT0
+
+
+class custom_vjp(_Custom):  # noqa: N801 -- JAX's name
+    """A function with a reverse rule of its own: `defvjp(fwd, bwd)`."""
+
+    application = _VjpApplication
+
+    def defvjp(self, fwd: Function, bwd: Function, symbolic_zeros: bool = False, **_: Any) -> None:
+        """Declare the rule: `out, residuals = fwd(*args)`, `cotangents = bwd(*nondiff, residuals, ct)`."""
+        self.fwd, self.bwd, self.symbolic = fwd, bwd, symbolic_zeros
 
 
 def custom_gradient(fun: Function) -> custom_vjp:
@@ -583,20 +715,43 @@ def custom_gradient(fun: Function) -> custom_vjp:
     return rule
 
 
-class custom_jvp:  # noqa: N801 -- JAX's name
+class _JvpApplication(_Application):
+    def forward(self, *values: Any) -> list[Any]:
+        """Return the outputs, and remember where they are."""
+        self.values = values
+        return self.flat(*values)
+
+    def push(self, given: Sequence[Any], pattern: Sequence[bool]) -> list[Any]:
+        """Return the tangents of the outputs, None for zero."""
+        xs = self.flat.filled(self.values)
+        known = iter(given)
+        leaves = zip(flatten(xs)[0], pattern, strict=True)
+        ts = [self.zero(x) if t is None else made(t) for x, f in leaves for t in [next(known) if f else None]]
+        out, tangent = self.custom.rule(*self.static, tuple(xs), tuple(unflatten(self.flat.structure, ts)))
+        outs, structure = flatten(out)
+        pairs = zip(map(as_array, outs), structure.flatten_up_to(tangent), strict=True)
+        return [None if _is_zero(t) or y.dtype.kind not in "fc" else _like(t, y) for y, t in pairs]
+
+    def forward_rule(self) -> Any:
+        """Return what forward mode asks."""
+        return self.push
+
+    def backward(self, *cts: Any) -> list[Any]:
+        """Return the cotangents of the arguments."""
+        pattern = self.wanted or [v.dtype.kind in "fc" for v in self.values]
+        primals = [v for v, w in zip(self.values, pattern, strict=True) if w]
+        found = iter(pulled(lambda ts: self.push(ts, pattern), primals, cts, self.name))
+        return [next(found) if w else None for w in pattern]
+
+
+class custom_jvp(_Custom):  # noqa: N801 -- JAX's name
     """A function with a forward rule of its own: `defjvp(jvp)` or `defjvps(...)`."""
 
-    def __init__(
-        self, fun: Function, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
-    ) -> None:
-        if nondiff_argnames:
-            raise NotImplementedError("fgrad's jax.custom_jvp has no nondiff_argnames: give nondiff_argnums")
-        self.fun, self.nondiff = fun, tuple(nondiff_argnums)
-        _wraps(fun)(self)
+    application = _JvpApplication
 
     def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
-        """Declare the rule: `out, tangent = jvp(*nondiff, primals, tangents)`; zeros are arrays as well."""
-        self.rule = jvp
+        """Declare the rule: `out, tangent = jvp(*nondiff, primals, tangents)`."""
+        self.rule, self.symbolic = jvp, symbolic_zeros
         return jvp
 
     def defjvps(self, *rules: Function | None) -> None:
@@ -608,32 +763,6 @@ class custom_jvp:  # noqa: N801 -- JAX's name
             return out, functools.reduce(lambda a, b: a + b, parts)
 
         self.defjvp(jvp)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the function returns; its derivative is by the rule."""
-        args = tuple(_bound(self.fun, args, kwargs))
-        nondiff = {i % len(args) for i in self.nondiff}
-        static = [args[i] for i in sorted(nondiff)]
-        values = [a for i, a in enumerate(args) if i not in nondiff]
-
-        def call(given: Sequence[Any]) -> Any:
-            it = iter(given)
-            return self.fun(*(a if i in nondiff else next(it) for i, a in enumerate(args)))
-
-        flat = Flat(call, values)
-
-        def push(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-            xs, ts = flat.filled(primals), flat.filled(tangents)
-            out, tangent = self.rule(*static, tuple(xs), tuple(ts))
-            leaves, flat.out = flatten(out)
-            arrays = [as_array(y) for y in leaves]
-            flat.weak = [y.weak_type for y in arrays]
-            pushed = [_like(t, y) for t, y in zip(flatten(tangent)[0], arrays, strict=True)]
-            return [y._tensor for y in arrays], pushed
-
-        rule = fgrad.custom_jvp(flat)
-        rule.defjvp(push)
-        return flat.results(rule(*flat.tensors))
 
 
 def _bound(fun: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:

@@ -299,6 +299,8 @@ TREE_UTIL: dict[str, Any] = {f"tree_{name}": function for name, function in TREE
     "DictKey": DictKey,
     "FlattenedIndexKey": FlattenedIndexKey,
     "GetAttrKey": GetAttrKey,
+    "KeyEntry": Any,
+    "KeyPath": tuple,
     "Partial": Partial,
     "PyTreeDef": PyTreeDef,
     "SequenceKey": SequenceKey,

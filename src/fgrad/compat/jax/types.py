@@ -39,7 +39,7 @@ class Config:
             pass  # which is where it runs
         elif name in ("jax_default_matmul_precision", "jax_log_compiles", "jax_traceback_filtering"):
             setattr(self, name, value)  # products are as exact as their dtype anyway
-        elif value == getattr(type(self), name, None) or (name, value) == _WARNS:
+        elif value == getattr(type(self), name, None) or (name, value) in _REFUSALS:
             pass
         else:
             raise NotImplementedError(
@@ -56,7 +56,10 @@ class Config:
         return self.jax_enable_x64
 
 
-_WARNS = ("jax_numpy_rank_promotion", "warn")  # which changes no value
+_REFUSALS = {  # of JAX, which change no value
+    *(("jax_numpy_rank_promotion", how) for how in ("warn", "raise")),
+    *(("jax_numpy_dtype_promotion", how) for how in ("strict", "standard")),
+}
 CONFIG = Config()
 _NARROW = {
     np.dtype(wide): np.dtype(narrow)

@@ -1,0 +1,77 @@
+"""Functions of Python that see the values of arrays, in JAX's signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import fgrad
+from fgrad.compat.jax.arrays import as_array, made
+from fgrad.compat.jax.transformations import Flat
+from fgrad.compat.jax.trees import flatten, unflatten
+
+__all__ = ["DEBUG", "io_callback", "pure_callback"]
+
+_METHODS = {"legacy_vectorized": "broadcast_all"}
+
+
+def _called(through: Any, callback: Any, promised: Any, args: Any, kwargs: Any, **options: Any) -> Any:
+    shapes, structure = flatten(promised)
+    flat = Flat(lambda given: callback(*given[0], **given[1]), (args, kwargs))
+
+    def call(*values: Any) -> list[Any]:
+        found, given = flatten(flat.fun(flat.filled(values)))
+        if given != structure:
+            raise TypeError(f"the callback returned {given}, and {structure} is promised")
+        return [np.asarray(as_array(x)) for x in found]
+
+    outs = through(call, shapes, *flat.tensors, **options)
+    return unflatten(structure, map(made, outs))
+
+
+def pure_callback(
+    callback: Callable[..., Any],
+    result_shape_dtypes: Any,
+    *args: Any,
+    sharding: Any = None,
+    vmap_method: str | None = None,
+    vectorized: bool | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Return what Python computes of the values of arrays."""
+    method = "broadcast_all" if vectorized else _METHODS.get(vmap_method or "", vmap_method)
+    return _called(
+        fgrad.pure_callback, callback, result_shape_dtypes, args, kwargs, vmap_method=method
+    )
+
+
+def io_callback(
+    callback: Callable[..., Any],
+    result_shape_dtypes: Any,
+    *args: Any,
+    sharding: Any = None,
+    ordered: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Return what Python computes of the values of arrays, and does beside."""
+    return _called(fgrad.io_callback, callback, result_shape_dtypes, args, kwargs)
+
+
+def callback(function: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+    """Call Python with the values of arrays."""
+    flat = Flat(lambda given: function(*given[0], **given[1]), (args, kwargs))
+
+    def call(*values: Any) -> None:
+        flat.fun(flat.filled(values))
+
+    fgrad.debug.callback(call, *flat.tensors)
+
+
+def print_(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+    """Print the values of arrays."""
+    callback(lambda *xs, **named: print(fmt.format(*xs, **named)), *args, **kwargs)  # noqa: T201 -- that is it
+
+
+DEBUG: dict[str, Any] = {"breakpoint": fgrad.debug.breakpoint, "callback": callback, "print": print_}

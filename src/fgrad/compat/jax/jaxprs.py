@@ -1,0 +1,574 @@
+"""JAX's jaxprs and primitives: views of fgrad's programs, and operations with rules of the user's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import fgrad
+from fgrad import numpy as fnp
+from fgrad.compat.jax.arrays import Array, as_array, made
+from fgrad.compat.jax.transformations import (
+    Flat,
+    Function,
+    ShapedArray,
+    ShapeDtypeStruct,
+    SymbolicZero,
+    example,
+    typeof,
+)
+from fgrad.compat.jax.trees import flatten, register_pytree_node, unflatten
+from fgrad.core import program as programs
+from fgrad.core.aval import Aval
+from fgrad.core.primitive import PRIMITIVES
+from fgrad.core.tensor import Tensor
+from fgrad.core.trace import Tracer
+from fgrad.transforms.calling import is_traced
+from fgrad.transforms.operations import Operation
+
+__all__ = ["AD", "BATCHING", "CORE", "OWN", "closure_convert", "linear_transpose", "make_jaxpr"]
+
+JVPS: dict[Primitive, Function] = {}
+TRANSPOSES: dict[Primitive, Function] = {}
+BATCHERS: dict[Primitive, Function] = {}
+AXIS_BATCHERS: dict[Primitive, Function] = {}
+
+
+# ---- primitives
+
+
+class Zero(SymbolicZero):
+    """A tangent or cotangent that is known to be zero."""
+
+
+class UndefinedPrimal:
+    """An operand in which a primitive is to be transposed."""
+
+    def __init__(self, aval: Any) -> None:
+        self.aval = aval
+
+
+for _class in (Zero, UndefinedPrimal):
+    register_pytree_node(_class, lambda z: ((), z.aval), lambda aval, _, cls=_class: cls(aval))  # type: ignore[misc]
+
+
+def instantiate_zeros(x: Any) -> Any:
+    """Return a tangent, zeros in the place of what only says so."""
+    return made(fnp.zeros(x.aval.shape, x.aval.dtype)) if isinstance(x, SymbolicZero) else x
+
+
+def _opened(x: Any) -> Any:
+    return None if x is None or isinstance(x, SymbolicZero) else as_array(x)._tensor
+
+
+def _shaped(aval: Aval) -> ShapedArray:
+    return ShapedArray(aval.shape, aval.dtype)
+
+
+class Primitive:
+    """An operation, whose rules are in `interpreters.ad` and `interpreters.batching`."""
+
+    multiple_results = call_primitive = map_primitive = False
+    impl: Function
+    abstract_eval: Function
+    _operation: Operation | None = None
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def def_impl(self, impl: Function) -> Function:
+        """Declare what computes it."""
+        self.impl = impl
+        return impl
+
+    def def_abstract_eval(self, rule: Function) -> Function:
+        """Declare the rule for shapes: from abstract arrays to such."""
+        self.abstract_eval = rule
+        return rule
+
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters that `bind` takes for those of an equation."""
+        return params
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """Apply it."""
+        if self._operation is None:
+            rules: dict[str, Function] = {
+                "run": self._run,
+                "shape": self._shape,
+                "jvp": self._jvp,
+                "transpose": self._transpose,
+                "batch": self._batch,
+            }
+            self._operation = Operation(self.name, many=True, **rules)
+            OWN[self._operation.primitive] = self
+        outs = [made(o) for o in self._operation(*(as_array(a)._tensor for a in args), **params)]
+        return outs if self.multiple_results else outs[0]
+
+    def _several(self, out: Any) -> list[Any]:
+        return list(out) if self.multiple_results else [out]
+
+    def _missing(self, what: str) -> NotImplementedError:
+        return NotImplementedError(f"{what} rule for '{self.name}' not implemented")
+
+    def _run(self, *args: Any, **params: Any) -> list[Any]:
+        if not hasattr(self, "impl"):
+            raise self._missing("Evaluation")
+        return [_opened(o) for o in self._several(self.impl(*map(made, args), **params))]
+
+    def _shape(self, *avals: Aval, **params: Any) -> list[Any]:
+        if not hasattr(self, "abstract_eval"):
+            raise self._missing("Abstract evaluation")
+        return self._several(self.abstract_eval(*map(_shaped, avals), **params))
+
+    def _jvp(self, primals: Any, tangents: Any, **params: Any) -> Any:
+        if self not in JVPS:
+            raise self._missing("Differentiation")
+        values = [made(p) for p in primals]
+        given = [Zero(typeof(p)) if t is None else made(t) for p, t in zip(values, tangents, strict=True)]
+        _, out = JVPS[self](values, given, **params)
+        return None, [None if t is None else _opened(t) for t in self._several(out)]
+
+    def _transpose(self, cts: Any, *args: Any, **params: Any) -> list[Any]:
+        if self not in TRANSPOSES:
+            raise self._missing("Transpose")
+        avals = [a if isinstance(a, Aval) else Aval(a.shape, a.dtype) for a in args]
+        if any(c is None for c in cts):
+            outs = self._shape(*avals, **params)
+            given = [Zero(o) if c is None else made(c) for c, o in zip(cts, outs, strict=True)]
+        else:
+            given = [made(c) for c in cts]
+        values = [UndefinedPrimal(_shaped(a)) if isinstance(a, Aval) else made(a) for a in args]
+        found = TRANSPOSES[self](given if self.multiple_results else given[0], *values, **params)
+        return [_opened(c) for c in found]
+
+    def _batch(self, mapped: Sequence[bool], *values: Any, **params: Any) -> tuple[list[Any], list[bool]]:
+        args, dims = [made(v) for v in values], [0 if m else None for m in mapped]
+        if self in BATCHERS:
+            found, axes = BATCHERS[self](args, dims, **params)
+        elif self in AXIS_BATCHERS:
+            size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
+            found, axes = AXIS_BATCHERS[self](size, None, None, args, dims, **params)
+        else:
+            raise self._missing("Batching")
+        pairs = list(zip(self._several(found), self._several(axes), strict=True))
+        moved = [_opened(o) if a in (None, 0) else fnp.moveaxis(_opened(o), a, 0) for o, a in pairs]
+        return moved, [a is not None for _, a in pairs]
+
+
+class OwnPrimitive(Primitive):
+    """An operation of fgrad's, in a program."""
+
+    def __init__(self, name: str, own: str) -> None:
+        super().__init__(name)
+        self.own, self.multiple_results = own, own in PRIMITIVES and PRIMITIVES[own].many
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """Apply it."""
+        if self.own not in PRIMITIVES:
+            raise NotImplementedError(f"fgrad has no jax.lax.{self.name}_p: call jax.lax.{self.name}")
+        values = [a._tensor if a.__class__ is Array else a for a in args]
+        out = programs.applied(PRIMITIVES[self.own], values, params)
+        return [made(o) for o in out] if self.multiple_results else made(out)
+
+    impl = bind
+
+
+class CustomCall(Primitive):
+    """A function with a derivative of its own, in a program."""
+
+    multiple_results = True
+
+    def bind(self, *args: Any, region: programs.Region, **_: Any) -> Any:
+        """Apply the function."""
+        values = [a._tensor if a.__class__ is Array else a for a in args[: len(region.args)]]
+        return [made(o) for o in region.primitive.apply(*values, **region.params)]  # type: ignore[misc]
+
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters that `bind` takes, with the function itself."""
+        return params | {"subfuns": [_Wrapped(jaxpr_as_fun(params["call_jaxpr"]))]}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Wrapped:
+    call_wrapped: Function
+
+
+CUSTOM_JVP, CUSTOM_VJP = CustomCall("custom_jvp_call"), CustomCall("custom_vjp_call")
+_NAMES = {
+    "multiply": "mul", "subtract": "sub", "negative": "neg", "divide": "div", "true_divide": "div",
+    "power": "pow", "maximum": "max", "minimum": "min", "greater": "gt", "less": "lt", "greater_equal": "ge",
+    "less_equal": "le", "equal": "eq", "not_equal": "ne", "convert": "convert_element_type",
+    "broadcast_to": "broadcast_in_dim", "contract": "dot_general", "where": "select_n", "bitwise_and": "and",
+    "bitwise_or": "or", "absolute": "abs", "sum": "reduce_sum", "erfinv": "erf_inv", "conjugate": "conj",
+    "arctan2": "atan2", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh",
+    "arccosh": "acosh", "arctanh": "atanh", "max": "reduce_max", "min": "reduce_min", "prod": "reduce_prod",
+}  # fmt: skip
+OWN: dict[str, Primitive] = {}  # by fgrad's name
+
+
+def own_primitive(name: str) -> Primitive:
+    """Return what stands for the primitive that fgrad calls `name`."""
+    if name not in OWN:
+        OWN[name] = OwnPrimitive(_NAMES.get(name, name.rpartition(".")[2]), name)
+    return OWN[name]
+
+
+# ---- jaxprs
+
+
+class Var:
+    """A value that equations compute, or an argument."""
+
+    def __init__(self, aval: Any) -> None:
+        self.aval = aval
+
+
+class DropVar(Var):
+    """A value that nobody needs."""
+
+
+@dataclasses.dataclass(eq=False)
+class Literal:
+    """A number in an equation."""
+
+    val: Any
+    aval: Any
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class JaxprEqn:
+    """`outvars = primitive(*invars, **params)`."""
+
+    invars: list[Any]
+    outvars: list[Var]
+    primitive: Primitive
+    params: dict[str, Any]
+    effects: frozenset[Any] = frozenset()
+    source_info: Any = None
+    ctx: Any = None
+
+    def replace(self, **changes: Any) -> JaxprEqn:
+        """Return the same with other parts."""
+        return dataclasses.replace(self, **changes)
+
+    def __repr__(self) -> str:
+        return "\n".join(_Text({}).equation(self))
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class Jaxpr:
+    """Equations in order, arguments, constants and results."""
+
+    constvars: list[Var]
+    invars: list[Var]
+    outvars: list[Any]
+    eqns: list[JaxprEqn]
+    effects: frozenset[Any] = frozenset()
+    debug_info: Any = None
+    is_high = False
+
+    def replace(self, **changes: Any) -> Jaxpr:
+        """Return the same with other parts."""
+        return dataclasses.replace(self, **changes)
+
+    def __repr__(self) -> str:
+        return "\n".join(_Text({}).jaxpr(self))
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class ClosedJaxpr:
+    """A jaxpr with the values of its constants."""
+
+    jaxpr: Jaxpr
+    consts: list[Any]
+
+    literals = property(lambda self: self.consts)
+    eqns = property(lambda self: self.jaxpr.eqns)
+    effects = property(lambda self: self.jaxpr.effects)
+    in_avals = property(lambda self: [v.aval for v in self.jaxpr.invars])
+    out_avals = property(lambda self: [v.aval for v in self.jaxpr.outvars])
+
+    def replace(self, **changes: Any) -> ClosedJaxpr:
+        """Return the same with other parts."""
+        return dataclasses.replace(self, **changes)
+
+    def __repr__(self) -> str:
+        return repr(self.jaxpr)
+
+
+class _Text:
+    """Writes jaxprs down: variables are letters in the order in which they occur."""
+
+    def __init__(self, names: dict[Var, str]) -> None:
+        self.names = names
+
+    def name(self, v: Any) -> str:
+        if isinstance(v, Literal):
+            return f"{v.val}:{v.aval.str_short()}"
+        if isinstance(v, DropVar):
+            return "_"
+        if v not in self.names:
+            n, letters = len(self.names), ""
+            while n >= 0:
+                letters, n = string.ascii_lowercase[n % 26] + letters, n // 26 - 1
+            self.names[v] = letters
+        return self.names[v]
+
+    def typed(self, vs: Iterable[Any]) -> str:
+        return " ".join(f"{self.name(v)}:{v.aval.str_short()}" for v in vs)
+
+    def equation(self, e: JaxprEqn) -> list[str]:
+        used = " ".join(map(self.name, e.invars))
+        params, inner = [], []
+        for k, v in e.params.items():
+            jaxpr = v.jaxpr if isinstance(v, ClosedJaxpr) else v
+            if isinstance(jaxpr, Jaxpr):
+                inner += [f"  {k}=", *(f"    {line}" for line in _Text({}).jaxpr(jaxpr))]
+            elif not isinstance(v, programs.Region):
+                params.append(f"{k}={programs.shown_parameter(v)}")
+        said = f"[{' '.join(params)}]" if params else ""
+        return [f"{self.typed(e.outvars)} = {e.primitive}{said} {used}".rstrip(), *inner]
+
+    def jaxpr(self, j: Jaxpr) -> list[str]:
+        head = f"{{ lambda {self.typed(j.constvars)} ; {self.typed(j.invars)}. let".replace("  ", " ")
+        body = [f"    {line}" for e in j.eqns for line in self.equation(e)]
+        outs = ", ".join(map(self.name, j.outvars)) + "," * (len(j.outvars) == 1)
+        return [head, *body, f"  in ({outs}) }}"]
+
+
+class _View:
+    """Reads a program, or a part of one, as a jaxpr."""
+
+    def __init__(self, program: programs.Program) -> None:
+        self.program = program
+        self.vars: dict[Any, Var] = {}
+        self.consts: dict[int, tuple[Var, Any]] = {}
+        self.used = {a for e in program.equations for a in e.args if isinstance(a, programs.Var)}
+        self.used |= {y for y in program.outputs if isinstance(y, programs.Var)}
+
+    def atom(self, x: Any) -> Any:
+        """Return what stands for a variable or a constant."""
+        if isinstance(x, programs.Var):
+            if x not in self.vars:
+                self.vars[x] = Var(_shaped(x.aval))
+            return self.vars[x]
+        aval = _shaped(programs.aval_out(x))
+        if not aval.shape and not (x.__class__ is Tensor and is_traced(x)):
+            return Literal(x.numpy()[()] if isinstance(x, Tensor) else x, aval)
+        return self.consts.setdefault(id(x), (Var(aval), x))[0]
+
+    def out(self, v: Any) -> Var:
+        """Return what stands for a result."""
+        return self.atom(v) if v in self.used else DropVar(_shaped(v.aval))  # type: ignore[no-any-return]
+
+    def equations(self, start: int, stop: int, around: Any = None) -> list[JaxprEqn]:
+        """Return the equations from `start` to `stop`, functions with derivatives of their own as calls."""
+        found = []
+        i = start
+        while i < stop:
+            region = self.program.regions.get(i)
+            if region is not None and region is not around:
+                found.append(self._call(region))
+                i = region.stop
+                continue
+            e = self.program.equations[i]
+            invars, outvars = list(map(self.atom, e.args)), list(map(self.out, e.outs))
+            found.append(JaxprEqn(invars, outvars, own_primitive(e.name), e.params))
+            i += 1
+        return found
+
+    def _call(self, region: programs.Region) -> JaxprEqn:
+        equations = self.program.equations[region.start : region.stop]
+        inside = {v for e in equations for v in e.outs}
+        operands = [*region.args, *(a for e in equations for a in e.args if isinstance(a, programs.Var))]
+        operands += [y for y in region.outs if isinstance(y, programs.Var)]
+        outside = dict.fromkeys(a for a in operands[len(region.args) :] if a not in inside | set(region.args))
+        invars = [self.atom(a) for a in (*region.args, *outside)]
+        body = Jaxpr([], [], [], self.equations(region.start, region.stop, region))
+        consts = dict(self.consts.values())
+        body.invars = [v if isinstance(v, Var) else Var(v.aval) for v in invars]
+        outs = [self.atom(y) for y in region.outs]
+        body.outvars = outs
+        read = {v for e in body.eqns for v in e.invars} | set(outs)
+        body.constvars = [v for v in consts if v in read and v not in body.invars]
+        closed = ClosedJaxpr(body, [_value(consts[v]) for v in body.constvars])
+        rule = region.params.get("rule")
+        primitive = CUSTOM_JVP if "Jvp" in type(rule).__name__ else CUSTOM_VJP
+        outvars = [v if isinstance(v, Var) else DropVar(v.aval) for v in outs]
+        return JaxprEqn(invars, outvars, primitive, {"call_jaxpr": closed, "region": region})
+
+
+def _value(x: Any) -> Any:
+    return made(x) if x.__class__ is Tensor else as_array(x)
+
+
+def _viewed(program: programs.Program, in_weak: Sequence[bool], out_weak: Sequence[bool]) -> ClosedJaxpr:
+    view = _View(program)
+    invars = [view.atom(v) for v in program.inputs]
+    eqns = view.equations(0, len(program.equations))
+    outvars = [view.atom(y) for y in program.outputs]
+    for v, weak in [*zip(invars, in_weak, strict=True), *zip(outvars, out_weak, strict=True)]:
+        v.aval = v.aval.update(weak_type=weak)
+    constvars, consts = [v for v, _ in view.consts.values()], [_value(x) for _, x in view.consts.values()]
+    return ClosedJaxpr(Jaxpr(constvars, invars, outvars, eqns), consts)
+
+
+def make_jaxpr(
+    fun: Function, static_argnums: Any = (), axis_env: Any = None, return_shape: bool = False, **_: Any
+) -> Function:
+    """Return the function that returns `fun` as a jaxpr, for arguments like those that it gets."""
+    nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    if axis_env:
+        raise NotImplementedError("fgrad's jax.make_jaxpr has no axis_env: call jax.vmap with axis_name in fun")
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        static = {i % len(args) for i in nums}
+        given = [a for i, a in enumerate(args) if i not in static]
+
+        def call(values: Any) -> Any:
+            it = iter(values[0])
+            return fun(*(a if i in static else next(it) for i, a in enumerate(args)), **values[1])
+
+        flat = Flat(call, example((given, kwargs)))
+        program = fgrad.make_graph(flat)(*flat.tensors)
+        closed = _viewed(program, [a.weak_type for a in flat.arrays], flat.weak)
+        if not return_shape:
+            return closed
+        shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in closed.out_avals]
+        return closed, unflatten(flat.out, shapes)
+
+    return make
+
+
+def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, **_: Any) -> list[Any]:
+    """Return the results of a jaxpr; every equation is applied anew, so that it differentiates."""
+    values: dict[Any, Any] = {}
+
+    def read(x: Any) -> Any:
+        return x.val if isinstance(x, Literal) else values[x]
+
+    for variables, given in ((jaxpr.constvars, consts), (jaxpr.invars, args)):
+        values.update(zip(variables, map(as_array, given), strict=True))
+    for e in jaxpr.eqns:
+        out = e.primitive.bind(*map(read, e.invars), **e.params)
+        values.update(zip(e.outvars, out if e.primitive.multiple_results else [out], strict=True))
+    return [made(y._tensor, v.aval.weak_type) for v in jaxpr.outvars for y in [as_array(read(v))]]
+
+
+def jaxpr_as_fun(closed: ClosedJaxpr) -> Function:
+    """Return the function of a jaxpr: of its arguments, in a list of results."""
+    return lambda *args: eval_jaxpr(closed.jaxpr, closed.consts, *args)
+
+
+def closure_convert(fun: Function, *args: Any) -> tuple[Function, list[Any]]:
+    """Return `fun` as a function of what it takes from outside too, and that: what is traced there."""
+    closed, shape = make_jaxpr(fun, return_shape=True)(*args)
+    hoisted = [c for c in closed.consts if is_traced(c._tensor)]
+    structure, n = flatten(shape)[1], len(args)
+
+    def converted(*given: Any) -> Any:
+        outside = iter(given[n:])
+        consts = [next(outside) if is_traced(c._tensor) else c for c in closed.consts]
+        return unflatten(structure, eval_jaxpr(closed.jaxpr, consts, *flatten((list(given[:n]), {}))[0]))
+
+    return converted, hoisted
+
+
+def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Function:
+    """Return the transpose of a function that is linear in its arguments, of which only shapes are needed."""
+    flat = Flat(lambda xs: fun(*xs), example(list(primals)))
+    transposed = fgrad.linear_transpose(flat, *flat.tensors)
+
+    def pulled(ct: Any) -> tuple[Any, ...]:
+        return tuple(flat.filled(transposed([as_array(c)._tensor for c in flatten(ct)[0]])))
+
+    return pulled
+
+
+# ---- traces
+
+
+class _Top:
+    """The innermost transformation that follows a value."""
+
+    def __init__(self, traces: Iterable[Any]) -> None:
+        self.main = max(traces, key=lambda t: t.level, default=None)
+
+
+def _traces(x: Any) -> list[Any]:
+    t = as_array(x)._tensor
+    return [n.tape for n in t._nodes if n.tape is not None] + [
+        t._value.trace for _ in [0] if isinstance(t._value, Tracer)
+    ]
+
+
+def find_top_trace(xs: Iterable[Any]) -> _Top:
+    """Return the innermost transformation that follows one of the values."""
+    return _Top(t for x in xs for t in _traces(x))
+
+
+class _Followed(type):
+    def __instancecheck__(cls, x: Any) -> bool:
+        return x.__class__ is Array and any(n.tape is not None for n in x._tensor._nodes)
+
+
+class JVPTracer(metaclass=_Followed):
+    """What `isinstance(x, ad.JVPTracer)` asks: whether a value is differentiated."""
+
+
+Array._trace = property(lambda self: _Top(_traces(self)))  # type: ignore[attr-defined]
+
+
+def _mapped_aval(size: int, axis: int | None, aval: Any) -> Any:
+    return aval if axis is None else aval.update(shape=aval.shape[:axis] + aval.shape[axis + 1 :])
+
+
+def _unmapped_aval(size: int, axis: int | None, aval: Any) -> Any:
+    return aval if axis is None else aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis:]))
+
+
+def _ignored(*_: Any, **__: Any) -> None:
+    return None
+
+
+CORE: dict[str, Any] = {
+    "AbstractValue": ShapedArray,
+    "ClosedJaxpr": ClosedJaxpr,
+    "DropVar": DropVar,
+    "Jaxpr": Jaxpr,
+    "JaxprEqn": JaxprEqn,
+    "Literal": Literal,
+    "Primitive": Primitive,
+    "ShapedArray": ShapedArray,
+    "Var": Var,
+    "Atom": Var | Literal,
+    "eval_jaxpr": eval_jaxpr,
+    "find_top_trace": find_top_trace,
+    "get_aval": typeof,
+    "jaxpr_as_fun": jaxpr_as_fun,
+    "mapped_aval": _mapped_aval,
+    "unmapped_aval": _unmapped_aval,
+}
+AD: dict[str, Any] = {
+    "JVPTracer": JVPTracer,
+    "UndefinedPrimal": UndefinedPrimal,
+    "Zero": Zero,
+    "instantiate_zeros": instantiate_zeros,
+    "is_undefined_primal": lambda x: type(x) is UndefinedPrimal,
+    "primitive_jvps": JVPS,
+    "primitive_transposes": TRANSPOSES,
+}
+BATCHING: dict[str, Any] = {
+    "axis_primitive_batchers": AXIS_BATCHERS,
+    "not_mapped": None,
+    "primitive_batchers": BATCHERS,
+}
+MLIR: dict[str, Any] = {"lower_fun": _ignored, "register_lowering": _ignored}
