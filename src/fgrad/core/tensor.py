@@ -443,7 +443,7 @@ def _number(x: float) -> np.ndarray[Any, Any]:
 OPERANDS = frozenset({float, int, complex, bool, np.ndarray, np.float64, np.float32, DeviceArray})
 
 
-def bind(name: str, *args: Any, **params: Any) -> Any:
+def bind(name: str, /, *args: Any, **params: Any) -> Any:
     """Apply the primitive called `name`: arrays give arrays, and any Tensor among `args` makes Tensors."""
     primitive = PRIMITIVES[name]
     if primitive.linear is not None:

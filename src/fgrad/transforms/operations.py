@@ -54,7 +54,7 @@ class Operation:
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
 
-    def __call__(self, *args: Any, **params: Any) -> Any:
+    def __call__(self, /, *args: Any, **params: Any) -> Any:
         """Apply it to arrays, Tensors and numbers."""
         values = [a if isinstance(a, Tensor | np.ndarray) else as_array(a) for a in args]
         outs = bind(self.primitive, *values, **params)
@@ -76,11 +76,11 @@ class Operation:
     def _several(self, out: Any) -> tuple[Any, ...]:
         return tuple(out) if self.many else (out,)
 
-    def _run(self, *values: Any, **params: Any) -> tuple[Any, ...]:
+    def _run(self, /, *values: Any, **params: Any) -> tuple[Any, ...]:
         outs = self._several(self.rule("run")(*values, **params))
         return tuple([as_array(plain(o)) for o in outs])
 
-    def _shape(self, *args: Any, **params: Any) -> tuple[Aval, ...]:
+    def _shape(self, /, *args: Any, **params: Any) -> tuple[Aval, ...]:
         avals = [a if isinstance(a, Aval) else aval_of(a) for a in args]
         if self.shape is None:
             return tuple(map(aval_of, self._run(*(np.ones(a.shape, a.dtype) for a in avals), **params)))
@@ -88,10 +88,10 @@ class Operation:
             [Aval(tuple(o.shape), np.dtype(o.dtype)) for o in self._several(self.shape(*avals, **params))]
         )
 
-    def _batch(self, mapped: tuple[bool, ...], *values: Any, **params: Any) -> tuple[Any, ...]:
+    def _batch(self, mapped: tuple[bool, ...], /, *values: Any, **params: Any) -> tuple[Any, ...]:
         if self.batch is None:
             size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
-            return one_by_one(PRIMITIVES[self.primitive], mapped, values, params, size)
+            return tuple(one_by_one(PRIMITIVES[self.primitive], mapped, values, params, size))
         out, out_mapped = self.batch(mapped, *values, **params)
         pairs = zip(self._several(out), self._several(out_mapped), strict=True)
         return tuple([o if m else Same(o) for o, m in pairs])

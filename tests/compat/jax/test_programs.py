@@ -154,8 +154,21 @@ def test_64_bits_are_asked_for():
         assert (jnp.float32(1) + 1.0).dtype == np.float32
     finally:
         jax.config.update("jax_enable_x64", False)
-    with pytest.raises(NotImplementedError, match=r"no jax\.config\.jax_numpy_rank_promotion"):
-        jax.config.update("jax_numpy_rank_promotion", "raise")
+    with pytest.raises(NotImplementedError, match=r"no jax\.config\.jax_num_cpu_devices"):
+        jax.config.update("jax_num_cpu_devices", 2)
+
+
+def test_promotion_may_be_refused():
+    mixed = jnp.zeros(2, jnp.int32), jnp.zeros(2, jnp.float32)
+    with jax.numpy_dtype_promotion("strict"):
+        close(jnp.ones(2) * 2, [2, 2])
+        with pytest.raises(ValueError, match="strict"):
+            mixed[0] + mixed[1]
+    with jax.numpy_rank_promotion("raise"):
+        close(jnp.ones(2) * jnp.float32(2), [2, 2])
+        with pytest.raises(ValueError, match="rank"):
+            jnp.ones((2, 2)) + mixed[1]
+    close(jnp.ones((2, 2)) + mixed[0] + mixed[1], np.ones((2, 2)))
 
 
 def test_what_is_missing_says_so():

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fgrad import numpy as fnp
-from fgrad.compat.jax.types import canonical, default, promoted, to_inexact
+from fgrad.compat.jax.types import CONFIG, canonical, default, promoted, to_inexact
 from fgrad.core.tensor import Tensor, tensor, wrap
 from fgrad.errors import NoValueError
 from fgrad.extend.engine import convert
@@ -336,6 +336,8 @@ def as_array(x: Any) -> Array:
             raise OverflowError(f"Python int {x} too large to convert to {dtype}")
         return made(wrap(np.asarray(x, dtype)), not isinstance(x, bool))
     if isinstance(x, np.ndarray | np.generic):
+        if x.dtype.names == ("float0",):
+            x = np.zeros(x.shape, bool)
         if x.dtype.kind not in "biufc":
             raise TypeError(f"Value {x!r} with dtype {x.dtype} is not a valid JAX array type")
         return made(tensor(np.asarray(x)), weak=False)
@@ -372,6 +374,10 @@ def elementwise(
     """
     xs = [as_array(a) for a in args]
     dtype, weak = promoted((x.dtype, x.weak_type) for x in xs)
+    if CONFIG.jax_numpy_rank_promotion == "raise" and len({x.ndim for x in xs} - {0}) > 1:
+        raise ValueError(
+            f"operands of shapes {[x.shape for x in xs]} need a promotion of rank, which is refused"
+        )
     if inexact:
         dtype, weak = to_inexact(dtype, weak)
     elif counts and dtype.kind == "b":

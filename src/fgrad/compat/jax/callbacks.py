@@ -42,9 +42,7 @@ def pure_callback(
 ) -> Any:
     """Return what Python computes of the values of arrays."""
     method = "broadcast_all" if vectorized else _METHODS.get(vmap_method or "", vmap_method)
-    return _called(
-        fgrad.pure_callback, callback, result_shape_dtypes, args, kwargs, vmap_method=method
-    )
+    return _called(fgrad.pure_callback, callback, result_shape_dtypes, args, kwargs, vmap_method=method)
 
 
 def io_callback(

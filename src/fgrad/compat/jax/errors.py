@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "ConcretizationTypeError",
     "JAXTypeError",
+    "JaxRuntimeError",
     "TracerArrayConversionError",
     "TracerBoolConversionError",
     "TracerIntegerConversionError",
@@ -45,3 +46,7 @@ class UnexpectedTracerError(JAXTypeError):
 
 class TypePromotionError(ValueError):
     """Dtypes have no common one."""
+
+
+class JaxRuntimeError(RuntimeError):
+    """A compiled program failed."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import string
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
-
-import numpy as np
 
 import fgrad
 from fgrad import numpy as fnp
@@ -97,7 +95,7 @@ class Primitive:
         """Return the parameters that `bind` takes for those of an equation."""
         return params
 
-    def bind(self, *args: Any, **params: Any) -> Any:
+    def bind(self, /, *args: Any, **params: Any) -> Any:
         """Apply it."""
         if self._operation is None:
             rules: dict[str, Function] = {
@@ -118,17 +116,17 @@ class Primitive:
     def _missing(self, what: str) -> NotImplementedError:
         return NotImplementedError(f"{what} rule for '{self.name}' not implemented")
 
-    def _run(self, *args: Any, **params: Any) -> list[Any]:
+    def _run(self, /, *args: Any, **params: Any) -> list[Any]:
         if not hasattr(self, "impl"):
             raise self._missing("Evaluation")
         return [_opened(o) for o in self._several(self.impl(*map(made, args), **params))]
 
-    def _shape(self, *avals: Aval, **params: Any) -> list[Any]:
+    def _shape(self, /, *avals: Aval, **params: Any) -> list[Any]:
         if not hasattr(self, "abstract_eval"):
             raise self._missing("Abstract evaluation")
         return self._several(self.abstract_eval(*map(_shaped, avals), **params))
 
-    def _jvp(self, primals: Any, tangents: Any, **params: Any) -> Any:
+    def _jvp(self, primals: Any, tangents: Any, /, **params: Any) -> Any:
         if self not in JVPS:
             raise self._missing("Differentiation")
         values = [made(p) for p in primals]
@@ -136,7 +134,7 @@ class Primitive:
         _, out = JVPS[self](values, given, **params)
         return None, [None if t is None else _opened(t) for t in self._several(out)]
 
-    def _transpose(self, cts: Any, *args: Any, **params: Any) -> list[Any]:
+    def _transpose(self, cts: Any, /, *args: Any, **params: Any) -> list[Any]:
         if self not in TRANSPOSES:
             raise self._missing("Transpose")
         avals = [a if isinstance(a, Aval) else Aval(a.shape, a.dtype) for a in args]
@@ -149,8 +147,8 @@ class Primitive:
         found = TRANSPOSES[self](given if self.multiple_results else given[0], *values, **params)
         return [_opened(c) for c in found]
 
-    def _batch(self, mapped: Sequence[bool], *values: Any, **params: Any) -> tuple[list[Any], list[bool]]:
-        args, dims = [made(v) for v in values], [0 if m else None for m in mapped]
+    def _batch(self, mapped: Sequence[bool], /, *values: Any, **params: Any) -> tuple[list[Any], list[bool]]:
+        args, dims = [made(v) for v in values], tuple(0 if m else None for m in mapped)
         if self in BATCHERS:
             found, axes = BATCHERS[self](args, dims, **params)
         elif self in AXIS_BATCHERS:
@@ -170,7 +168,7 @@ class OwnPrimitive(Primitive):
         super().__init__(name)
         self.own, self.multiple_results = own, own in PRIMITIVES and PRIMITIVES[own].many
 
-    def bind(self, *args: Any, **params: Any) -> Any:
+    def bind(self, /, *args: Any, **params: Any) -> Any:
         """Apply it."""
         if self.own not in PRIMITIVES:
             raise NotImplementedError(f"fgrad has no jax.lax.{self.name}_p: call jax.lax.{self.name}")
@@ -186,7 +184,7 @@ class CustomCall(Primitive):
 
     multiple_results = True
 
-    def bind(self, *args: Any, region: programs.Region, **_: Any) -> Any:
+    def bind(self, /, *args: Any, region: programs.Region, **_: Any) -> Any:
         """Apply the function."""
         values = [a._tensor if a.__class__ is Array else a for a in args[: len(region.args)]]
         return [made(o) for o in region.primitive.apply(*values, **region.params)]  # type: ignore[misc]
@@ -367,7 +365,7 @@ class _View:
 
     def out(self, v: Any) -> Var:
         """Return what stands for a result."""
-        return self.atom(v) if v in self.used else DropVar(_shaped(v.aval))  # type: ignore[no-any-return]
+        return self.atom(v) if v in self.used else DropVar(_shaped(v.aval))
 
     def equations(self, start: int, stop: int, around: Any = None) -> list[JaxprEqn]:
         """Return the equations from `start` to `stop`, functions with derivatives of their own as calls."""
@@ -427,7 +425,9 @@ def make_jaxpr(
     """Return the function that returns `fun` as a jaxpr, for arguments like those that it gets."""
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     if axis_env:
-        raise NotImplementedError("fgrad's jax.make_jaxpr has no axis_env: call jax.vmap with axis_name in fun")
+        raise NotImplementedError(
+            "fgrad's jax.make_jaxpr has no axis_env: call jax.vmap with axis_name in fun"
+        )
 
     def make(*args: Any, **kwargs: Any) -> Any:
         static = {i % len(args) for i in nums}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 import fgrad
 import fgrad.lax
+import fgrad.nn
 from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import Array, as_array, elementwise, made
 from fgrad.compat.jax.jaxprs import own_primitive
@@ -213,6 +216,112 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
     return dynamic_update_slice_in_dim(x, new, index, axis)
 
 
+# ---- windows
+
+
+def padtype_to_pads(shape: Any, window: Any, strides: Any, padding: Any) -> list[tuple[int, int]]:
+    """Return how much "SAME", "SAME_LOWER" or "VALID" adds before and behind each axis."""
+    if padding == "VALID":
+        return [(0, 0)] * len(shape)
+    found = []
+    for n, k, s in zip(shape, window, strides, strict=True):
+        total = max((-(-n // s) - 1) * s + k - n, 0)
+        low = total // 2
+        found.append((low, total - low) if padding == "SAME" else (total - low, low))
+    return found
+
+
+def _dimensions(numbers: Any, rank: int) -> list[list[int]]:
+    """Return where batch, channels and space are of the image, the kernel and the result."""
+    if isinstance(numbers, ConvDimensionNumbers):
+        return list(map(list, numbers))
+    space = "DHW"[3 - rank :] if rank <= 3 else "".join(map(chr, range(97, 97 + rank)))
+    texts = numbers or (f"NC{space}", f"OI{space}", f"NC{space}")
+    axes = [a for a in texts[0] if a not in "NC"]
+    heads = ("NC", "OI", "NC")
+    return [[text.index(a) for a in (*head, *axes)] for text, head in zip(texts, heads, strict=True)]
+
+
+class ConvDimensionNumbers(NamedTuple):
+    """Where batch, channels and space are."""
+
+    lhs_spec: Sequence[int]
+    rhs_spec: Sequence[int]
+    out_spec: Sequence[int]
+
+
+def conv_general_dilated(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: Any,
+    lhs_dilation: Any = None,
+    rhs_dilation: Any = None,
+    dimension_numbers: Any = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    **_: Any,
+) -> Array:
+    """Return the convolution of images with a kernel."""
+    if batch_group_count != 1:
+        raise NotImplementedError(
+            "fgrad's jax.lax.conv_general_dilated has no batch_group_count: call it by parts"
+        )
+    rank = as_array(lhs).ndim - 2
+    image, kernel, result = _dimensions(dimension_numbers, rank)
+    ones = (1,) * rank
+
+    def conv(x: Any, w: Any) -> Any:
+        x, w = fnp.transpose(x, image), fnp.transpose(w, kernel)
+        gaps = tuple(rhs_dilation or ones)
+        sides = padding
+        if isinstance(padding, str):
+            spread = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], gaps, strict=True)]
+            sides = padtype_to_pads(x.shape[2:], spread, window_strides, padding)
+        y = fgrad.nn.conv(
+            x,
+            w,
+            stride=tuple(window_strides),
+            padding=[tuple(map(int, p)) for p in sides],
+            dilation=gaps,
+            input_dilation=tuple(lhs_dilation or ones),
+            groups=feature_group_count,
+        )
+        return fnp.transpose(y, [result.index(i) for i in range(rank + 2)])
+
+    return elementwise(conv, lhs, rhs, inexact=True).astype(as_array(lhs).dtype)
+
+
+def reduce_window(
+    operand: Any,
+    init_value: Any,
+    computation: Function,
+    window_dimensions: Sequence[int],
+    window_strides: Any = None,
+    padding: Any = "VALID",
+    base_dilation: Any = None,
+    window_dilation: Any = None,
+) -> Array:
+    """Return what `computation`, which is associative, makes of the elements of every window."""
+    x, init = as_array(operand), as_array(init_value)
+    ones = (1,) * x.ndim
+    if tuple(base_dilation or ones) != ones:
+        raise NotImplementedError("fgrad's jax.lax.reduce_window has no base_dilation")
+    steps, gaps = window_strides or ones, window_dilation or ones
+    spread = [(k - 1) * d + 1 for k, d in zip(window_dimensions, gaps, strict=True)]
+    sides = padtype_to_pads(x.shape, spread, steps, padding) if isinstance(padding, str) else padding
+    t = fnp.pad(x._tensor, [tuple(map(int, p)) for p in sides], constant_values=init.astype(x.dtype)._tensor)
+    counts = [(n - k) // s + 1 for n, k, s in zip(t.shape, spread, steps, strict=True)]
+    total = made(fnp.array(fnp.broadcast_to(init.astype(x.dtype)._tensor, counts)))
+    for place in np.ndindex(*window_dimensions):
+        part = [
+            slice(i * d, i * d + (c - 1) * s + 1, s)
+            for i, d, c, s in zip(place, gaps, counts, steps, strict=True)
+        ]
+        total = computation(total, made(t[tuple(part)]))
+    return total
+
+
 class Precision:
     """How exactly products are computed: always in the dtype of their operands."""
 
@@ -245,9 +354,10 @@ def _collective(name: str) -> Function:
 
 
 PRIMITIVES = words(  # by fgrad's names
-    "absolute add arccosh arcsinh arctanh bitwise_and bitwise_or ceil conjugate convert cos cosh cumsum divide "
-    "erf erfinv exp exp2 expm1 floor integer_pow log log1p maximum minimum multiply negative power reshape rsqrt "
-    "sign sin sinh sqrt square stop_gradient subtract sum tan tanh transpose where"
+    "absolute add arccosh arcsinh arctanh bitwise_and bitwise_or broadcast_to ceil conjugate contract "
+    "convert cos cosh cumsum divide erf erfinv exp exp2 expm1 floor integer_pow log log1p maximum minimum "
+    "multiply negative power reshape rsqrt sign sin sinh slice sqrt square stop_gradient subtract sum tan "
+    "tanh transpose where"
 )
 SPECIAL = {
     "digamma": "digamma", "erf": "erf", "erf_inv": "erfinv", "erfc": "erfc", "igamma": "gammainc",
@@ -273,10 +383,9 @@ NAMES: dict[str, Any] = {
     **absent(
         "jax.lax",
         dict.fromkeys(("all_to_all", "pswapaxes"), "all_gather has every part")
-        | dict.fromkeys(("conv_general_dilated", "conv_transpose"), "fgrad.nn.conv has it for Tensors")
-        | {"reduce_window": "fgrad.nn.max_pool and avg_pool have it for Tensors"},
+        | {"conv_transpose": "fgrad.nn.conv_transpose has it for Tensors"},
     ),
-    "ConvDimensionNumbers": tuple,
+    "ConvDimensionNumbers": ConvDimensionNumbers,
     "Precision": Precision,
     "associative_scan": associative_scan,
     "axis_index": lambda axis_name: made(fgrad.lax.axis_index(axis_name)),
@@ -296,6 +405,9 @@ NAMES: dict[str, Any] = {
     **{new: _special_of(old) for new, old in SPECIAL.items()},
     "fori_loop": fori_loop,
     "map": map_,
+    "conv_general_dilated": conv_general_dilated,
+    "padtype_to_pads": padtype_to_pads,
+    "reduce_window": reduce_window,
     "rsqrt": lambda x: elementwise(lambda t: 1 / fnp.sqrt(t), x, inexact=True),
     "scan": scan,
     "select": select,

@@ -12,7 +12,20 @@ import numpy as np
 import fgrad
 import fgrad.scipy.special
 import fgrad.scipy.stats
-from fgrad.compat.jax import callbacks, checkify, devices, errors, jaxprs, lax, nn, numpy, random, transformations, trees, types
+from fgrad.compat.jax import (
+    callbacks,
+    checkify,
+    devices,
+    errors,
+    jaxprs,
+    lax,
+    nn,
+    numpy,
+    random,
+    transformations,
+    trees,
+    types,
+)
 from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, opened
 from fgrad.compat.standins import Source, absent, together, words
 from fgrad.core.tensor import Tensor
@@ -67,7 +80,7 @@ def _setting(name: str, default: bool = True) -> Callable[..., Any]:
     """Return the context in which a setting is as it is given."""
 
     @contextmanager
-    def context(value: bool = default, **named: bool) -> Any:
+    def context(value: Any = default, **named: Any) -> Any:
         before = getattr(types.CONFIG, name)
         (new,) = named.values() if named else (value,)
         setattr(types.CONFIG, name, new)
@@ -129,6 +142,9 @@ _MAIN: dict[str, Any] = {
     "device_get": _got,
     "disable_jit": _setting("jax_disable_jit"),
     "enable_x64": _setting("jax_enable_x64"),
+    "effects_barrier": lambda: None,
+    "numpy_dtype_promotion": _setting("jax_numpy_dtype_promotion"),
+    "numpy_rank_promotion": _setting("jax_numpy_rank_promotion"),
     "ensure_compile_time_eval": _setting("jax_disable_jit"),
     "pure_callback": callbacks.pure_callback,
     "process_count": lambda *_: 1,
@@ -160,19 +176,32 @@ MODULES: dict[str, Source] = {
             "jax.typing",
             "jax.dtypes",
         ),
-        _loaded("jax.errors", "jax.core", "jax.debug", "jax.scipy", "jax.sharding", "jax.custom_derivatives", "jax.stages"),
+        _loaded(
+            "jax.errors",
+            "jax.core",
+            "jax.debug",
+            "jax.scipy",
+            "jax.sharding",
+            "jax.custom_derivatives",
+            "jax.stages",
+        ),
         absent(
             "jax",
             dict.fromkeys(("shard_map", "make_array_from_callback"), devices.ONE)
-            | dict.fromkeys(("export",), _GRAPH)
+            | dict.fromkeys(("export",), _GRAPH),
         ),
     ),
-    "jax._src": _loaded(*(f"jax._src.{n}" for n in ("ad_util", "compiler", "dispatch", "traceback_util", "xla_bridge"))),
+    "jax._src": _loaded(
+        *(f"jax._src.{n}" for n in ("ad_util", "compiler", "dispatch", "traceback_util", "xla_bridge"))
+    ),
     "jax._src.ad_util": lambda: jaxprs.AD | {"stop_gradient_p": lax.NAMES["stop_gradient_p"]},
     "jax._src.dispatch": lambda: {"wait_for_tokens": lambda: None},
     "jax._src.dtypes": lambda: {"TypePromotionError": errors.TypePromotionError},
     "jax._src.compiler": lambda: absent("jax._src.compiler", {"backend_compile_and_load": _GRAPH}),
-    "jax._src.traceback_util": lambda: {"register_exclusion": lambda _: None},
+    "jax._src.traceback_util": lambda: {
+        "include_frame": lambda frame: "fgrad" not in frame.f_code.co_filename,
+        "register_exclusion": lambda _: None,
+    },
     "jax._src.xla_bridge": lambda: {"_backends": {}},
     "jax.api_util": lambda: {"safe_map": lambda f, *xs: [f(*v) for v in zip(*xs, strict=True)]},
     "jax.core": lambda: {
@@ -202,7 +231,11 @@ MODULES: dict[str, Source] = {
     "jax.errors": lambda: _public(errors),
     "jax.experimental": together(
         _loaded("jax.experimental.checkify", "jax.experimental.jax2tf"),
-        {"io_callback": callbacks.io_callback, "enable_x64": _setting("jax_enable_x64"), "disable_x64": _setting("jax_enable_x64", default=False)},
+        {
+            "io_callback": callbacks.io_callback,
+            "enable_x64": _setting("jax_enable_x64"),
+            "disable_x64": _setting("jax_enable_x64", default=False),
+        },
     ),
     "jax.experimental.checkify": lambda: checkify.NAMES,
     "jax.experimental.jax2tf": lambda: absent("jax.experimental.jax2tf", {"convert": _GRAPH}),
@@ -211,7 +244,9 @@ MODULES: dict[str, Source] = {
         {"valid_jaxtype": _is_value, "get_opaque_trace_state": lambda **_: None},
         jaxprs.CORE,
         _loaded("jax.extend.core.primitives"),
-        absent("jax.extend.core", dict.fromkeys(words("TraceTag set_current_trace take_current_trace"), _GRAPH)),
+        absent(
+            "jax.extend.core", dict.fromkeys(words("TraceTag set_current_trace take_current_trace"), _GRAPH)
+        ),
     ),
     "jax.extend.core.primitives": lambda: {k: v for k, v in lax.NAMES.items() if k.endswith("_p")},
     "jax.extend.linear_util": lambda: {

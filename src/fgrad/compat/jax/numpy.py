@@ -385,7 +385,7 @@ def result_type(*args: Any) -> np.dtype[Any]:
                 )
             )
         else:
-            x = as_array(a)
+            x = a if hasattr(a, "weak_type") else as_array(a)
             kinds.append((x.dtype, x.weak_type))
     return promoted(kinds)[0]
 

@@ -53,11 +53,12 @@ class Flat:
     What of the results is no array, and how they are arranged, is known after a call.
     """
 
-    def __init__(self, fun: Function, tree: Any) -> None:
+    def __init__(self, fun: Function, tree: Any, *, has_aux: bool = False) -> None:
         """Take the arrays of `tree` apart, which holds the arguments of `fun(tree)`."""
-        self.fun = fun
+        self.fun, self.has_aux = fun, has_aux
         self.leaves, self.structure = flatten(tree)
         self.arrays = [as_array(x) for x in self.leaves]
+        self.real = [i for i, a in enumerate(self.arrays) if a.dtype.kind in "fc"]
         self.out: Any = None
         self.weak: list[bool] = []
 
@@ -72,7 +73,20 @@ class Flat:
         return unflatten(self.structure, [made(t, a.weak_type) for t, a in pairs])
 
     def __call__(self, *tensors: Any) -> list[Any]:
-        return self.taken(self.fun(self.filled(tensors)))
+        out = self.fun(self.filled(tensors))
+        if self.has_aux:
+            if not isinstance(out, tuple) or len(out) != 2:
+                raise TypeError(f"with has_aux=True, a function must return a pair (value, aux), not {out!r}")
+            out, aux = out
+            self.aux = _Kept(aux)
+        return self.taken(out)
+
+    def of_real(self, *tensors: Any) -> tuple[list[Any], list[Any]]:
+        """Return the results for other floating-point numbers, and what else the function returns."""
+        every = self.tensors
+        for i, t in zip(self.real, tensors, strict=True):
+            every[i] = t
+        return self(*every), self.aux.tensors if self.has_aux else []
 
     def taken(self, tree: Any) -> list[Any]:
         """Return the Tensors of results, and remember their containers."""
@@ -85,6 +99,10 @@ class Flat:
         """Return results in the containers of those of the last call."""
         return unflatten(self.out, [made(t, w) for t, w in zip(tensors, self.weak, strict=True)])
 
+    def with_aux(self, *results: Any, aux: Any) -> tuple[Any, ...]:
+        """Return results, and what else the function returns if it does."""
+        return (*results, self.aux.filled(aux)) if self.has_aux else results
+
 
 def _name(fun: Any) -> str:
     return getattr(fun, "__name__", repr(fun))
@@ -92,7 +110,7 @@ def _name(fun: Any) -> str:
 
 def _wraps(fun: Function) -> Callable[[Function], Function]:
     names = ("__module__", "__name__", "__qualname__", "__doc__")
-    return functools.wraps(fun, [n for n in names if hasattr(fun, n)], updated=())
+    return functools.wraps(fun, [n for n in names if isinstance(getattr(fun, n, None), str)], updated=())
 
 
 def _places(argnums: Any, args: Sequence[Any]) -> tuple[int, ...]:
@@ -140,42 +158,29 @@ def value_and_grad(
     @_wraps(fun)
     def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         chosen, values = _of(fun, args, kwargs, argnums)
-        aux: _Kept | None = None
-
-        def scalar(xs: Any) -> Any:
-            nonlocal aux
-            out = chosen(xs)
-            if has_aux:
-                if not isinstance(out, tuple) or len(out) != 2:
-                    raise TypeError(f"with has_aux=True, {_name(fun)} must return a pair (value, aux)")
-                out, kept = out
-                aux = _Kept(kept)
-            y = as_array(out)
-            if y.shape or y.dtype.kind != "f":
-                raise TypeError(
-                    "Gradient only defined for scalar-output functions. "
-                    f"Output of {_name(fun)} had shape: {y.shape} and dtype {y.dtype}."
-                )
-            return y
-
-        flat = Flat(scalar, values)
+        flat = Flat(chosen, values, has_aux=has_aux)
         _checked(flat, "grad")
 
-        def first(*tensors: Any) -> Any:
-            (y,) = flat(*tensors)
-            return (y, aux.tensors if aux is not None else [])
+        def scalar(*tensors: Any) -> tuple[Any, list[Any]]:
+            outs, aux = flat.of_real(*tensors)
+            if len(outs) != 1 or outs[0].shape or outs[0].dtype.kind != "f":
+                kinds = [(y.shape, y.dtype.name) for y in outs]
+                raise TypeError(
+                    "Gradient only defined for scalar-output functions. "
+                    f"Output of {_name(fun)} had (shape, dtype): {', '.join(map(str, kinds))}."
+                )
+            return outs[0], aux
 
-        nums = tuple(range(len(flat.arrays)))
-        if not nums:
-            value, given = first()
-            back: Any = ()
+        if flat.arrays:
+            of_all: Function = fgrad.value_and_grad(scalar, tuple(range(len(flat.arrays))), has_aux=True)
+            (value, aux), back = of_all(*flat.tensors)
         else:
-            both_of: Function = fgrad.value_and_grad(first, argnums=nums, has_aux=True)
-            (value, given), back = both_of(*flat.tensors)
+            (value, aux), back = scalar(), ()
         gradient = flat.filled(back)
-        y = made(value, flat.weak[0])
-        found = gradient[0] if isinstance(argnums, int) else tuple(gradient)
-        return ((y, aux.filled(given)), found) if aux is not None else (y, found)
+        results = flat.with_aux(flat.results([value]), aux=aux)
+        return results if has_aux else results[0], gradient[0] if isinstance(argnums, int) else tuple(
+            gradient
+        )
 
     return both
 
@@ -222,28 +227,8 @@ def grad(
 
 def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Return `fun(*primals)` and its pullback, and what else `fun` returns if `has_aux`."""
-    aux: Any = None
-
-    def of_list(xs: Any) -> Any:
-        nonlocal aux
-        out = fun(*xs)
-        if has_aux:
-            out, kept = out
-            aux = _Kept(kept)
-        return out
-
-    flat = Flat(of_list, list(primals))
-    _checked(flat, "vjp", allow_int=True)
-    real = [i for i, a in enumerate(flat.arrays) if a.dtype.kind in "fc"]
-
-    def of_real(*tensors: Any) -> Any:
-        every = flat.tensors
-        for i, t in zip(real, tensors, strict=True):
-            every[i] = t
-        out = flat(*every)
-        return out, aux.tensors if aux is not None else []
-
-    outs, pullback, given = fgrad.vjp(of_real, *(flat.tensors[i] for i in real), has_aux=True)
+    flat = Flat(lambda xs: fun(*xs), list(primals), has_aux=has_aux)
+    outs, pullback, aux = fgrad.vjp(flat.of_real, *(flat.tensors[i] for i in flat.real), has_aux=True)
     out = flat.results(outs)
 
     def pulled(ct: Any) -> tuple[Any, ...]:
@@ -252,16 +237,16 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
             raise ValueError(f"the cotangent has the structure {structure}, but the output has {flat.out}")
         cts = [_like(c, o) for c, o in zip(leaves, outs, strict=True)]
         back: list[Any] = [np.zeros(a.shape, FLOAT0) for a in flat.arrays]
-        for i, b in zip(real, pullback(cts), strict=True):
+        for i, b in zip(flat.real, pullback(cts), strict=True):
             back[i] = made(b, flat.arrays[i].weak_type)
         return tuple(unflatten(flat.structure, back))
 
-    return (out, pulled, aux.filled(given)) if aux is not None else (out, pulled)
+    return flat.with_aux(out, pulled, aux=aux)
 
 
 def _like(ct: Any, out: Any) -> Any:
     """Return the cotangent or tangent of a value, of its dtype."""
-    if getattr(ct, "dtype", None) == FLOAT0:
+    if _is_zero(ct):
         return fnp.zeros(out.shape, out.dtype)
     x = as_array(ct)
     if x.shape != out.shape or (x.dtype != out.dtype and not x.weak_type):
@@ -275,33 +260,45 @@ def _like(ct: Any, out: Any) -> Any:
 # ---- tangents
 
 
-def jvp(fun: Function, primals: Any, tangents: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """Return `fun(*primals)` and its directional derivative."""
-    if has_aux:
-        raise NotImplementedError(
-            "fgrad's jax.jvp has no has_aux: return what you need and give it no tangent"
-        )
-    flat = Flat(lambda xs: fun(*xs), list(primals))
-    _checked(flat, "jvp")
+def _along(flat: Flat, tangents: Any) -> list[Any]:
+    """Return the tangents of the arguments that have some."""
     leaves, structure = flatten(list(tangents))
     if structure != flat.structure:
         raise TypeError(f"primals have the structure {flat.structure}, tangents {structure}")
-    given = tuple(_like(t, a) for t, a in zip(leaves, flat.arrays, strict=True))
-    outs, found = fgrad.jvp(flat, tuple(flat.tensors), given)
-    return flat.results(outs), flat.results(found)
+    for t, a in zip(leaves, flat.arrays, strict=True):
+        if a.dtype.kind not in "fc" and getattr(t, "dtype", None) != FLOAT0:
+            raise TypeError(
+                f"the tangent of a primal of dtype {a.dtype} has the dtype float0, not that of {t!r}"
+            )
+    return [_like(leaves[i], flat.arrays[i]) for i in flat.real]
 
 
-def linearize(fun: Function, *primals: Any) -> tuple[Any, Function]:
+def _tangents(flat: Flat, outs: Any, found: Any) -> Any:
+    pairs = zip(outs, found, strict=True)
+    tangents = [made(t) if y.dtype.kind in "fc" else np.zeros(y.shape, FLOAT0) for y, t in pairs]
+    return unflatten(flat.out, tangents)
+
+
+def jvp(fun: Function, primals: Any, tangents: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """Return `fun(*primals)` and its directional derivative."""
+    flat = Flat(lambda xs: fun(*xs), list(primals), has_aux=has_aux)
+    given = _along(flat, tangents)
+    outs, found, aux = fgrad.jvp(flat.of_real, [flat.tensors[i] for i in flat.real], given, has_aux=True)
+    return flat.with_aux(flat.results(outs), _tangents(flat, outs, found), aux=aux)
+
+
+def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Return `fun(*primals)` and the linear map of tangents there."""
-    flat = Flat(lambda xs: fun(*xs), list(primals))
-    _checked(flat, "linearize")
-    outs, push = fgrad.linearize(flat, *flat.tensors)
+    flat = Flat(lambda xs: fun(*xs), list(primals), has_aux=has_aux)
+    aux: list[Any] = []
 
-    def pushed(*tangents: Any) -> Any:
-        leaves = flatten(list(tangents))[0]
-        return flat.results(push(*(_like(t, a) for t, a in zip(leaves, flat.arrays, strict=True))))
+    def of_real(*tensors: Any) -> list[Any]:
+        outs, aux[:] = flat.of_real(*tensors)
+        return outs
 
-    return flat.results(outs), pushed
+    outs, push = fgrad.linearize(of_real, *(flat.tensors[i] for i in flat.real))
+    pushed = lambda *tangents: _tangents(flat, outs, push(*_along(flat, tangents)))  # noqa: E731
+    return flat.with_aux(flat.results(outs), pushed, aux=aux)
 
 
 def _jacobian(transformation: Any, what: str) -> Function:
@@ -313,23 +310,21 @@ def _jacobian(transformation: Any, what: str) -> Function:
         allow_int: bool = False,
     ) -> Function:
         _real_only(holomorphic, allow_int)
-        if has_aux:
-            raise NotImplementedError(
-                f"fgrad's jax.{what} has no has_aux: call the function once more for it"
-            )
 
         @_wraps(fun)
         def found(*args: Any, **kwargs: Any) -> Any:
             chosen, values = _of(fun, args, kwargs, argnums)
-            flat = Flat(chosen, values)
+            flat = Flat(chosen, values, has_aux=has_aux)
             _checked(flat, what)
-            rows = transformation(flat, argnums=tuple(range(len(flat.arrays))))(*flat.tensors)
+            nums = tuple(range(len(flat.arrays)))
+            rows, aux = transformation(flat.of_real, argnums=nums, has_aux=True)(*flat.tensors)
 
             def of_row(row: Any) -> Any:
                 tree = unflatten(flat.structure, [made(b) for b in row])
                 return tree[0] if isinstance(argnums, int) else tuple(tree)
 
-            return unflatten(flat.out, map(of_row, rows))
+            jacobian = unflatten(flat.out, map(of_row, rows))
+            return flat.with_aux(jacobian, aux=aux) if has_aux else jacobian
 
         return found
 
@@ -347,7 +342,7 @@ def hessian(
 ) -> Function:
     """Return the function that computes the Hessian of `fun`."""
     _real_only(holomorphic)
-    return jacfwd(jacrev(fun, argnums, has_aux), argnums)  # type: ignore[no-any-return]
+    return jacfwd(jacrev(fun, argnums, has_aux), argnums, has_aux)  # type: ignore[no-any-return]
 
 
 # ---- many at once
@@ -365,19 +360,32 @@ def vmap(
 
     @_wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        flat = Flat(lambda given: fun(*given[0], **given[1]), (args, kwargs))
+        given = (args, kwargs)
         axes = in_axes if isinstance(in_axes, int) or in_axes is None else tuple(in_axes)
-        prefix = (axes, 0)
-        places = _prefix(prefix, flat.filled(flat.tensors))
-        outs = fgrad.vmap(
-            lambda *xs: tuple(flat(*xs)), in_axes=tuple(places), axis_name=axis_name, axis_size=axis_size
-        )(*flat.tensors)
-        moved = _prefix(out_axes, unflatten(flat.out, outs))
-        if None in moved:
-            raise NotImplementedError(
-                "fgrad's jax.vmap stacks every output: take one by out[0] where out_axes=None"
-            )
-        return flat.results(o if k == 0 else fnp.moveaxis(o, 0, k) for o, k in zip(outs, moved, strict=True))
+        places = _prefix((axes, 0), given)
+        leaves, structure = flatten(given)
+        chosen = [i for i, k in enumerate(places) if k is not None]
+
+        def call(xs: Sequence[Any]) -> Any:  # what is the same for all may be anything
+            every = list(leaves)
+            for i, x in zip(chosen, xs, strict=True):
+                every[i] = x
+            positional, named = unflatten(structure, every)
+            return fun(*positional, **named)
+
+        flat = Flat(call, [leaves[i] for i in chosen])
+
+        def split(*tensors: Any) -> tuple[list[Any], list[Any]]:
+            outs = flat(*tensors)
+            pairs = list(zip(outs, _prefix(out_axes, unflatten(flat.out, outs)), strict=True))
+            return [o for o, k in pairs if k is not None], [o for o, k in pairs if k is None]
+
+        each = fgrad.vmap(
+            split, tuple(places[i] for i in chosen), (0, None), axis_name=axis_name, axis_size=axis_size
+        )
+        stacked, shared = map(iter, each(*flat.tensors))
+        moved = _prefix(out_axes, unflatten(flat.out, flat.weak))
+        return flat.results([next(shared) if k is None else fnp.moveaxis(next(stacked), 0, k) for k in moved])
 
     return mapped
 
@@ -500,13 +508,14 @@ class _Shaped:
 
     def update(self, **changes: Any) -> Any:
         """Return the same with other parts."""
-        return type(self)(**{"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type} | changes)
+        parts: dict[str, Any] = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type}
+        return type(self)(**parts | changes)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._key() == other._key()  # type: ignore[attr-defined]
+        return type(other) is type(self) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())
@@ -533,6 +542,10 @@ class ShapedArray(_Shaped):
 
     def __repr__(self) -> str:
         return f"ShapedArray({self.str_short()}{', weak_type=True' if self.weak_type else ''})"
+
+    def strip_weak_type(self) -> Any:
+        """Return the same, strong."""
+        return self.update(weak_type=False)
 
     def to_tangent_aval(self) -> ShapedArray:
         """Return the same of its tangents."""
@@ -606,15 +619,18 @@ def checkpoint(
     fun: Function, *, prevent_cse: bool = True, policy: Any = None, static_argnums: Any = (), **_: Any
 ) -> Function:
     """Return `fun` that keeps its arguments alone for the reverse pass, and runs there again."""
-    if policy is not None or static_argnums not in ((), None):
-        raise NotImplementedError(
-            "fgrad's jax.checkpoint has no policy and no static_argnums; fgrad.checkpoint has"
-        )
+    nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums or ())
 
     @_wraps(fun)
     def again(*args: Any, **kwargs: Any) -> Any:
-        flat = Flat(lambda values: fun(*values[0], **values[1]), (args, kwargs))
-        return flat.results(fgrad.checkpoint(flat)(*flat.tensors))
+        static = {i % len(args) for i in nums}
+
+        def call(values: Any) -> Any:
+            it = iter(values[0])
+            return fun(*(a if i in static else next(it) for i, a in enumerate(args)), **values[1])
+
+        flat = Flat(call, ([a for i, a in enumerate(args) if i not in static], kwargs))
+        return flat.results(fgrad.checkpoint(flat, policy=policy)(*flat.tensors))
 
     return again
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.compat.jax.errors import TypePromotionError
+
 __all__ = ["CONFIG", "Config", "canonical", "default", "issubdtype", "promote_types", "to_inexact"]
 
 DType = np.dtype[Any]
@@ -23,6 +25,7 @@ class Config:
     jax_default_matmul_precision = None
     jax_default_prng_impl = "threefry2x32"
     jax_enable_custom_prng = False
+    jax_numpy_dtype_promotion = "standard"
     jax_numpy_rank_promotion = "allow"
     jax_threefry_partitionable = True
     jax_traceback_filtering = "auto"
@@ -37,9 +40,9 @@ class Config:
             setattr(self, name, bool(value))
         elif name in ("jax_platform_name", "jax_platforms") and value in ("cpu", None, ""):
             pass  # which is where it runs
-        elif name in ("jax_default_matmul_precision", "jax_log_compiles", "jax_traceback_filtering"):
-            setattr(self, name, value)  # products are as exact as their dtype anyway
-        elif value == getattr(type(self), name, None) or (name, value) in _REFUSALS:
+        elif (name, value) in _PROMOTIONS or name in _FREE:
+            setattr(self, name, value)
+        elif value == getattr(type(self), name, None):
             pass
         else:
             raise NotImplementedError(
@@ -56,9 +59,14 @@ class Config:
         return self.jax_enable_x64
 
 
-_REFUSALS = {  # of JAX, which change no value
-    *(("jax_numpy_rank_promotion", how) for how in ("warn", "raise")),
-    *(("jax_numpy_dtype_promotion", how) for how in ("strict", "standard")),
+_FREE = (  # products are as exact as their dtype anyway
+    "jax_default_matmul_precision",
+    "jax_log_compiles",
+    "jax_traceback_filtering",
+)
+_PROMOTIONS = {
+    *(("jax_numpy_rank_promotion", how) for how in ("allow", "warn", "raise")),
+    *(("jax_numpy_dtype_promotion", how) for how in ("standard", "strict")),
 }
 CONFIG = Config()
 _NARROW = {
@@ -124,11 +132,19 @@ def _node(dtype: DType, weak: bool) -> str:
     return {"i": "weak int", "f": "weak float", "c": "weak complex", "b": "bool"}[dtype.kind]
 
 
+_RANK = "ifc"
+
+
 def promoted(kinds: Iterable[tuple[DType, bool]]) -> tuple[DType, bool]:
     """Return the dtype of a result of values of these dtypes, and whether it is weak."""
     given = set(kinds)
     if len(given) == 1:
         return given.pop()
+    if CONFIG.jax_numpy_dtype_promotion == "strict":
+        strong = [dtype for dtype, weak in given if not weak]
+        least = min([_RANK.find(dtype.kind.replace("u", "i")) for dtype in strong], default=2)
+        if len(strong) > 1 or any(weak and _RANK.find(dtype.kind) > least for dtype, weak in given):
+            raise TypePromotionError(f"strict promotion has no common dtype of {sorted(map(str, given))}")
     node = _least(frozenset(_node(*kind) for kind in given))
     if node in _WEAK:
         return default(_WEAK[node]), True
