@@ -96,6 +96,8 @@ class VJP:
             the primitive is known, whether it is so at all.
         makes: whether what `raw` returns is new, where it is neither the cotangent nor what was saved, and
             owns its memory: nobody else keeps it.
+        push: (tangents of the tracked arguments, *saved) -> those of all outputs, what forward mode asks in
+            the place of the transpose; None: it transposes.
     """
 
     lifted: Rule
@@ -109,13 +111,12 @@ class VJP:
     transpose: str = ""
     linear: bool = False
     makes: bool = False
+    push: Any = None
     declared: bool = field(init=False)  # what `linear` was
     simple: bool = field(init=False)  # saves values only
     primitive: str = field(default="", init=False)  # the name of the primitive, once it is known
     checks: bool = field(default=False, init=False)  # whether it looks at cotangents, and refuses some
     title: str = field(default="", init=False)  # what to call a step that belongs to no primitive
-    # what forward mode asks in its place: (tangents of the tracked arguments, *saved) -> those of all outputs
-    push: Any = field(default=None, init=False)
     pattern: Pattern = field(default=(True,), init=False)  # which arguments are tracked
 
     def __post_init__(self) -> None:

@@ -48,6 +48,9 @@ class Rule:
     name: str
     hidden = False  # whether no tape may see what forward does
     origin: weakref.ref[Batch] | None = None  # the trace whose examples a batched rule is applied to
+    followed: tuple[bool, ...] | None = (
+        None  # which arguments tapes follow, once `forward` runs; None: not known
+    )
     wanted: tuple[bool, ...] | None = None  # which cotangents `backward` is asked for; None: not known
 
     def primal(self, *values: Any) -> list[Any]:
@@ -98,6 +101,7 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
             made = rule.primal(*inner)
         return [_free(o) if rule.hidden else _as_tensor(o) for o in made]
     inner = [_as_tensor(lowered(a, state, top)) for a in args]
+    rule.followed = tuple([a.__class__ is Tensor and any(n.tape in tapes for n in a._nodes) for a in args])
     with _seen_by(below(top), rule):
         made = rule.forward(*inner)
     outs = outs or [_free(o) for o in made]
@@ -217,6 +221,7 @@ class BatchedRule(Rule):
         if origin:  # the vmap that a truth value splits if it differs
             trace.origin, trace.name = origin.origin, origin.name
             trace.part, trace.full_size = origin.part, origin.full_size
+        self.rule.followed = self.followed
         with running((*current().traces, trace)):
             outs = run(*(trace.tracer(v) if m else v for v, m in zip(values, self.mapped, strict=True)))
         return [_as_tensor(trace.unbox(o)) for o in outs]

@@ -117,9 +117,7 @@ class Operation:
             return pulled(lambda ts: push(ts, *saved), [saved[i] for i in places], cts, self.name)
 
         keep = tuple(range(1, len(pattern) + 1))
-        vjp = VJP(step, keep=keep, params=True, exact=True)
-        vjp.push = push
-        return vjp
+        return VJP(step, keep=keep, params=True, exact=True, push=push)
 
     def _transposed(self, pattern: Pattern) -> VJP | None:
         if self.transpose is None:
@@ -137,9 +135,7 @@ class Operation:
             return [self._fitting(found[i], args[i]) for i in linear]
 
         keep, avals = ([i + 1 for i in places] for places in (known, linear))
-        vjp = VJP(step, keep=tuple(keep), avals=tuple(avals), params=True, exact=True)
-        vjp.primitive, vjp.pattern = self.primitive, pattern
-        return vjp
+        return VJP(step, keep=tuple(keep), avals=tuple(avals), params=True, exact=True)
 
     def _fitting(self, ct: Any, aval: Aval) -> Any:
         if ct is None:

@@ -15,7 +15,7 @@ from fgrad.errors import NoValueError
 from fgrad.extend.engine import convert
 from fgrad.transforms.calling import is_traced
 
-__all__ = ["Array", "as_array", "elementwise", "made", "opened", "power"]
+__all__ = ["Array", "as_array", "check_ranks", "elementwise", "made", "opened", "power"]
 
 
 class Array:
@@ -374,15 +374,19 @@ def elementwise(
     """
     xs = [as_array(a) for a in args]
     dtype, weak = promoted((x.dtype, x.weak_type) for x in xs)
-    if CONFIG.jax_numpy_rank_promotion == "raise" and len({x.ndim for x in xs} - {0}) > 1:
-        raise ValueError(
-            f"operands of shapes {[x.shape for x in xs]} need a promotion of rank, which is refused"
-        )
     if inexact:
         dtype, weak = to_inexact(dtype, weak)
     elif counts and dtype.kind == "b":
         dtype = default(int)
     return made(function(*(_converted(x._tensor, dtype) for x in xs)), weak)
+
+
+def check_ranks(*args: Any) -> None:
+    """Refuse operands of different ranks, where the program asks for that."""
+    if CONFIG.jax_numpy_rank_promotion == "raise" and len({np.ndim(a) for a in args} - {0}) > 1:
+        raise ValueError(
+            f"operands of shapes {[np.shape(a) for a in args]} need a promotion of rank, which is refused"
+        )
 
 
 def power(x: Any, y: Any) -> Array:
@@ -400,12 +404,16 @@ def _operator(
     def forward(self: Array, other: Any) -> Any:
         if not _is_operand(other):
             return NotImplemented
+        if name != "matmul":
+            check_ranks(self, other)
         out = elementwise(function, self, other, inexact=inexact, counts=counts)
         return made(out._tensor) if strong else out
 
     def backward(self: Array, other: Any) -> Any:
         if not _is_operand(other):
             return NotImplemented
+        if name != "matmul":
+            check_ranks(self, other)
         return elementwise(function, other, self, inexact=inexact, counts=counts)
 
     setattr(Array, f"__{name}__", forward)

@@ -27,6 +27,7 @@ from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer
 from fgrad.transforms.calling import is_traced
 from fgrad.transforms.operations import Operation
+from fgrad.transforms.stage import staged
 
 __all__ = ["AD", "BATCHING", "CORE", "OWN", "closure_convert", "linear_transpose", "make_jaxpr"]
 
@@ -129,7 +130,7 @@ class Primitive:
     def _jvp(self, primals: Any, tangents: Any, /, **params: Any) -> Any:
         if self not in JVPS:
             raise self._missing("Differentiation")
-        values = [made(p) for p in primals]
+        values = tuple(made(p) for p in primals)
         given = [Zero(typeof(p)) if t is None else made(t) for p, t in zip(values, tangents, strict=True)]
         _, out = JVPS[self](values, given, **params)
         return None, [None if t is None else _opened(t) for t in self._several(out)]
@@ -359,7 +360,7 @@ class _View:
                 self.vars[x] = Var(_shaped(x.aval))
             return self.vars[x]
         aval = _shaped(programs.aval_out(x))
-        if not aval.shape and not (x.__class__ is Tensor and is_traced(x)):
+        if not aval.shape:
             return Literal(x.numpy()[()] if isinstance(x, Tensor) else x, aval)
         return self.consts.setdefault(id(x), (Var(aval), x))[0]
 
@@ -408,15 +409,19 @@ def _value(x: Any) -> Any:
     return made(x) if x.__class__ is Tensor else as_array(x)
 
 
-def _viewed(program: programs.Program, in_weak: Sequence[bool], out_weak: Sequence[bool]) -> ClosedJaxpr:
+def _viewed(
+    program: programs.Program, outside: Sequence[Tensor], in_weak: Sequence[bool], out_weak: Sequence[bool]
+) -> ClosedJaxpr:
     view = _View(program)
-    invars = [view.atom(v) for v in program.inputs]
+    variables = [view.atom(v) for v in program.inputs]
+    taken, invars = variables[: len(outside)], variables[len(outside) :]
     eqns = view.equations(0, len(program.equations))
     outvars = [view.atom(y) for y in program.outputs]
     for v, weak in [*zip(invars, in_weak, strict=True), *zip(outvars, out_weak, strict=True)]:
         v.aval = v.aval.update(weak_type=weak)
-    constvars, consts = [v for v, _ in view.consts.values()], [_value(x) for _, x in view.consts.values()]
-    return ClosedJaxpr(Jaxpr(constvars, invars, outvars, eqns), consts)
+    constants = [*zip(taken, outside, strict=True), *view.consts.values()]
+    jaxpr = Jaxpr([v for v, _ in constants], invars, outvars, eqns)
+    return ClosedJaxpr(jaxpr, [_value(x) for _, x in constants])
 
 
 def make_jaxpr(
@@ -438,8 +443,8 @@ def make_jaxpr(
             return fun(*(a if i in static else next(it) for i, a in enumerate(args)), **values[1])
 
         flat = Flat(call, example((given, kwargs)))
-        program = fgrad.make_graph(flat)(*flat.tensors)
-        closed = _viewed(program, [a.weak_type for a in flat.arrays], flat.weak)
+        program, outside = staged(flat, [Aval(a.shape, a.dtype) for a in flat.arrays], greedy=True)
+        closed = _viewed(program, outside, [a.weak_type for a in flat.arrays], flat.weak)
         if not return_shape:
             return closed
         shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in closed.out_avals]

@@ -11,7 +11,7 @@ import numpy as np
 
 import fgrad
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, opened, power
+from fgrad.compat.jax.arrays import Array, as_array, check_ranks, elementwise, made, opened, power
 from fgrad.compat.jax.types import (
     canonical,
     default,
@@ -77,6 +77,7 @@ def _elements(name: str, *, inexact: bool) -> Function:
     def function(*args: Any, **kwargs: Any) -> Array:
         if kwargs:
             raise NotImplementedError(f"fgrad's jax.numpy.{name} takes its operands alone, by position")
+        check_ranks(*args)
         out = elementwise(found, *args, inexact=inexact, counts=name in COUNTING)
         weak = (
             out.weak_type

@@ -416,6 +416,13 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if CONFIG.jax_disable_jit:
             return self.fun(*args, **kwargs)
+        key, flat = self._signature(args, kwargs)
+        if key not in self.programs:
+            self.programs[key] = (fgrad.jit(flat), flat)
+        program, first = self.programs[key]
+        return first.results(program(*flat.tensors))
+
+    def _signature(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Flat]:
         places = {i % len(args) for i in self.statics if -len(args) <= i < len(args)}
         static = tuple((i, args[i]) for i in sorted(places))
         named = tuple((k, kwargs[k]) for k in sorted(kwargs) if k in self.names)
@@ -427,15 +434,9 @@ class Jitted:
                 positional.insert(i, a)
             return self.fun(*positional, **keywords, **dict(named))
 
-        flat = Flat(call, (given, {k: v for k, v in kwargs.items() if k not in self.names}))
-        key = (
-            *(static, named, flat.structure, CONFIG.jax_enable_x64),
-            tuple((a.shape, a.dtype, a.weak_type) for a in flat.arrays),
-        )
-        if key not in self.programs:
-            self.programs[key] = (fgrad.jit(flat), flat)
-        program, first = self.programs[key]
-        return first.results(program(*flat.tensors))
+        flat = Flat(call, example((given, {k: v for k, v in kwargs.items() if k not in self.names})))
+        avals = tuple((a.shape, a.dtype, a.weak_type) for a in flat.arrays)
+        return (static, named, flat.structure, CONFIG.jax_enable_x64, avals), flat
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -446,7 +447,7 @@ class Jitted:
 
     def trace(self, *args: Any, **kwargs: Any) -> Lowered:
         """Return the function for arguments like these."""
-        eval_shape(self.fun, *args, **kwargs)
+        self._signature(args, kwargs)
         return Lowered(self)
 
     lower = trace
