@@ -656,6 +656,8 @@ class _Custom:
         """Return what the function returns; its derivative is by the rule."""
         args = tuple(_bound(self.fun, args, kwargs))
         rule = self.application(self, args, {i % len(args) for i in self.nondiff})
+        if not any(map(is_traced, rule.flat.tensors)):
+            return self.fun(*args)
         return rule.flat.results(apply_rule(rule, rule.flat.tensors))
 
 
@@ -667,7 +669,6 @@ class _Application(Rule):
         self.static = [args[i] for i in sorted(nondiff)]
         values = [a for i, a in enumerate(args) if i not in nondiff]
         self.flat = Flat(lambda xs: custom.fun(*self.whole(xs)), values)
-        self.followed = [is_traced(t) and t.dtype.kind in "fc" for t in self.flat.tensors]
 
     def whole(self, given: Sequence[Any]) -> list[Any]:
         """Return all arguments."""
@@ -688,8 +689,9 @@ class _VjpApplication(_Application):
         """Return the outputs, and remember what `backward` needs."""
         xs = self.flat.filled(values)
         if self.custom.symbolic:
-            leaves = zip(flatten(xs)[0], self.followed, strict=True)
-            xs = unflatten(self.flat.structure, [CustomVJPPrimal(x, f) for x, f in leaves])
+            leaves = flatten(xs)[0]
+            pairs = zip(leaves, self.followed or (True,) * len(leaves), strict=True)
+            xs = unflatten(self.flat.structure, [CustomVJPPrimal(x, f) for x, f in pairs])
         out, self.residuals = self.custom.fwd(*self.whole(xs))
         outs = self.flat.taken(out)
         self.outs = [typeof(made(t)) for t in outs]
@@ -755,7 +757,7 @@ class _JvpApplication(_Application):
 
     def backward(self, *cts: Any) -> list[Any]:
         """Return the cotangents of the arguments."""
-        pattern = self.wanted or [v.dtype.kind in "fc" for v in self.values]
+        pattern = self.wanted or tuple(v.dtype.kind in "fc" for v in self.values)
         primals = [v for v, w in zip(self.values, pattern, strict=True) if w]
         found = iter(pulled(lambda ts: self.push(ts, pattern), primals, cts, self.name))
         return [next(found) if w else None for w in pattern]
