@@ -26,6 +26,11 @@ from fgrad import config
 ROUNDING = {"float32": 2e-5, "complex64": 2e-5, "float64": 1e-10, "complex128": 1e-10}
 
 
+def drawn(count: int) -> int:
+    """Return how many of `count` random programs to draw: a tenth, or the part `RANDOM_PROGRAMS` says."""
+    return max(10, round(count * float(os.environ.get("RANDOM_PROGRAMS", "0.1"))))
+
+
 def unchecked(reason: str) -> pytest.MarkDecorator:
     """Return the mark of a test of what is otherwise by design where kernels check all that they touch."""
     return pytest.mark.skipif(config.checked(), reason=f"with FGRAD_CHECK=1, {reason}")

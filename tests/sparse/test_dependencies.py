@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers import grouped
+from tests.helpers import drawn, grouped
 from tests.ops.test_primitives import FLAT, SAMPLES
 
 import fgrad as fg
@@ -313,7 +313,7 @@ def compare(f, n, mode, recovery, rng):
     np.testing.assert_allclose(matrix.toarray(), dense, rtol=1e-9, atol=1e-11 * np.abs(dense).max(initial=1))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(400), deadline=None)
 @given(st.data())
 def test_random_programs(data):
     """Values equal those of the dense Jacobian and Hessian, and no entry is missing at any of many points."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.compiler.growing import DTYPES, ELEMENTS, SHAPES, SPECIAL, SUMS, TAME, grown, run
+from tests.helpers import drawn
 
 import fgrad as fg
 from fgrad.compiler.simplify import operands, rewriting, simplify
@@ -39,7 +40,7 @@ def largest(program: Program, inputs: list[Any]) -> float:
     return max([1.0, *(float(s.max()) for s in sizes if s.size)])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=drawn(600), deadline=None)
 @given(st.data())
 def test_elements_are_the_same_to_the_bit(data):
     program, inputs = example(data, SPECIAL, ELEMENTS)
@@ -53,7 +54,7 @@ def test_elements_are_the_same_to_the_bit(data):
             np.testing.assert_array_equal(np.signbit(y)[number], np.signbit(expected)[number])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=drawn(600), deadline=None)
 @given(st.data())
 def test_sums_are_the_same_to_rounding(data):
     program, inputs = example(data, TAME, ELEMENTS + SUMS)
@@ -71,7 +72,7 @@ def test_sums_are_the_same_to_rounding(data):
             np.testing.assert_array_equal(y, expected)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=drawn(600), deadline=None)
 @given(st.data())
 def test_rules_take_constants_in_every_place(data):
     """A constant whose equation is left to the program, as beyond some depth of rules, is one operand."""
