@@ -24,6 +24,35 @@ DISTINCT = True
 U, NONE, ZERO, ONE, NEXT = np.uintp, np.int64(-1), np.int64(0), np.int64(1), np.uintp(1)
 IN, OUT = (types.Array(types.int64, 1, "C", readonly=one) for one in (True, False))
 """
+_LOOKS = """
+
+@helper
+def mark(heads, columns, colour, seen, i, v):
+    # the colours that the entries of a row have
+    for b in range(U(heads[i]), U(heads[i + NEXT])):
+        c = colour[U(columns[b])]
+        if c > NONE:
+            seen[U(c)] = v
+
+
+@helper
+def least_free(seen, v):
+    least = ZERO
+    while seen[U(least)] == v:
+        least += ONE
+    return least
+
+"""
+_ROOTS = """
+
+@helper
+def root(tree, t):
+    while tree[U(t)] != t:
+        tree[U(t)] = tree[U(tree[U(t)])]
+        t = tree[U(t)]
+    return t
+
+"""
 _COLUMNS = """
 SIGNATURE = types.void(IN, IN, IN, IN, IN, IN, IN, IN, IN, OUT, OUT, types.uintp, types.uintp)
 
@@ -34,21 +63,10 @@ def kernel(heads, columns, tails, rows, own_heads, own_columns, own_tails, own_r
     for k in range(lo, hi):
         v = order[k]
         for a in range(U(own_tails[U(v)]), U(own_tails[U(v) + NEXT])):
-            i = U(own_rows[a])
-            for b in range(U(heads[i]), U(heads[i + NEXT])):
-                c = colour[U(columns[b])]
-                if c > NONE:
-                    seen[U(c)] = v
+            mark(heads, columns, colour, seen, U(own_rows[a]), v)
         for a in range(U(tails[U(v)]), U(tails[U(v) + NEXT])):
-            i = U(rows[a])
-            for b in range(U(own_heads[i]), U(own_heads[i + NEXT])):
-                c = colour[U(own_columns[b])]
-                if c > NONE:
-                    seen[U(c)] = v
-        least = ZERO
-        while seen[U(least)] == v:
-            least += ONE
-        colour[U(v)] = least
+            mark(own_heads, own_columns, colour, seen, U(rows[a]), v)
+        colour[U(v)] = least_free(seen, v)
 """
 _ORDER = """
 SIGNATURE = types.void(IN, IN, IN, IN, OUT, OUT, OUT, OUT, OUT, types.int64, types.uintp, types.uintp)
@@ -115,15 +133,9 @@ def kernel(heads, columns, edges, order, colour, seen, source, place, treated, s
                     q = U(columns[U(place[U(own)])])
                     if treated[q] != v:
                         treated[q] = v
-                        for b in range(U(heads[q]), U(heads[q + NEXT])):
-                            c = colour[U(columns[b])]
-                            if c > NONE:
-                                seen[U(c)] = v
+                        mark(heads, columns, colour, seen, q, v)
                     treated[w] = v
-                    for b in range(U(heads[w]), U(heads[w + NEXT])):
-                        c = colour[U(columns[b])]
-                        if c > NONE:
-                            seen[U(c)] = v
+                    mark(heads, columns, colour, seen, w, v)
                 else:
                     source[U(own)] = v
                     place[U(own)] = np.int64(a)
@@ -133,9 +145,7 @@ def kernel(heads, columns, edges, order, colour, seen, source, place, treated, s
                         if c > NONE:
                             if hub[U(star[U(edges[b])])] == x:
                                 seen[U(c)] = v
-        least = ZERO
-        while seen[U(least)] == v:
-            least += ONE
+        least = least_free(seen, v)
         colour[U(v)] = least
         for a in range(start, stop):
             w = U(columns[a])
@@ -179,44 +189,28 @@ def kernel(heads, columns, edges, order, colour, seen, source, place, tree, met,
                     c = colour[U(columns[b])]
                     if c > NONE:
                         if seen[U(c)] != v:
-                            t = edges[b]
-                            while tree[U(t)] != t:
-                                tree[U(t)] = tree[U(tree[U(t)])]
-                                t = tree[U(t)]
+                            t = root(tree, edges[b])
                             if met[U(t)] != v:
                                 met[U(t)] = v
                                 by[U(t)] = w
                             elif by[U(t)] != w:  # a second way into this tree, which would close a cycle
                                 seen[U(c)] = v
-        least = ZERO
-        while seen[U(least)] == v:
-            least += ONE
+        least = least_free(seen, v)
         colour[U(v)] = least
         for a in range(start, stop):
             w = columns[a]
             own = colour[U(w)]
             if own > NONE:
-                t = edges[a]
-                while tree[U(t)] != t:
-                    tree[U(t)] = tree[U(tree[U(t)])]
-                    t = tree[U(t)]
+                t = root(tree, edges[a])
                 if source[U(own)] != v:
                     source[U(own)] = v
                     place[U(own)] = edges[a]
                 else:
-                    s = place[U(own)]
-                    while tree[U(s)] != s:
-                        tree[U(s)] = tree[U(tree[U(s)])]
-                        s = tree[U(s)]
-                    tree[U(s)] = t
+                    tree[U(root(tree, place[U(own)]))] = t
                 for b in range(U(heads[U(w)]), U(heads[U(w) + NEXT])):
                     x = columns[b]
                     if x != v and colour[U(x)] == least:
-                        s = edges[b]
-                        while tree[U(s)] != s:
-                            tree[U(s)] = tree[U(tree[U(s)])]
-                            s = tree[U(s)]
-                        tree[U(s)] = t
+                        tree[U(root(tree, edges[b]))] = t
 """
 _PEELED = """
 SIGNATURE = types.void(IN, IN, OUT, OUT, OUT, OUT, types.uintp, types.uintp)
@@ -304,7 +298,7 @@ _OWN = "own_heads[m], own_columns[some], own_tails[n + 1], own_rows[some]"
 _GRAPH = "heads[n + 1], columns[nnz], edges[nnz], hi <= n"
 _TEXTS = {
     "columns": (
-        _COLUMNS,
+        _LOOKS + _COLUMNS,
         f"order[n], colour[n], seen[n + 1], {_MATRIX}, m > 0, {_OWN}, hi <= n",
     ),
     "order": (
@@ -312,11 +306,11 @@ _TEXTS = {
         f"degree[n], first[top], after[n], before[n], order[n], {_MATRIX}, m > 0, top > 0, hi <= n",
     ),
     "stars": (
-        _STARS,
+        _LOOKS + _STARS,
         f"order[n], colour[n], seen[n + 1], source[n], place[n], treated[n], {_GRAPH}, star[e], hub[e]",
     ),
     "trees": (
-        _TREES,
+        _LOOKS + _ROOTS + _TREES,
         f"order[n], colour[n], seen[n + 1], source[n], place[n], {_GRAPH}, tree[e], met[e], by[e]",
     ),
     "peeled": (_PEELED, "first[e], second[e], own[e], degree[s], total[s], queue[s], hi <= s"),

@@ -7,7 +7,7 @@ gives J t, for any u. So no operation needs a forward rule.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -17,10 +17,10 @@ from fgrad.core.placement import near
 from fgrad.core.tracebacks import shorten
 from fgrad.errors import NotLinearError
 from fgrad.transforms.batch import batched_map
-from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, name_of, positions
+from fgrad.transforms.calling import Delivery, has_tensor, name_of
 from fgrad.transforms.cotangents import cotangent
 from fgrad.transforms.pushforward import Pushforward
-from fgrad.transforms.reverse import Evaluated, Inputs, Pullback, check_real, grad, jacrev, unit_basis
+from fgrad.transforms.reverse import Evaluated, Inputs, Jacobian, Pullback, grad, jacrev, unit_basis
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,10 +42,6 @@ class Pushed:
     ) -> None:
         self.run: Evaluated = Evaluated(fun, args, kwargs, inputs, has_aux)
         self.push: Pushforward = Pushforward(self.run.pullback, self.run.outs)
-
-    def along(self, k: int, n: int, tangent: Any) -> list[Any]:
-        """Return the tangents of the outputs where only leaf `k` of `n` has a `tangent`."""
-        return self.push([tangent if i == k else None for i in range(n)])
 
     def zeros(self, tangents: Sequence[Any]) -> list[Any]:
         """Return tangents of the outputs, zeros where none arrived."""
@@ -232,37 +228,31 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
     return Pullback(run, inputs, not has_tensor(zeros), fun, "ignore")
 
 
-class ForwardJacobian(Transformed):
+class ForwardJacobian(Jacobian):
     """The function that computes a Jacobian, one pushforward per input element, all at once."""
 
-    def _call(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the Jacobian: the structure of the output, of that of the arguments, of arrays."""
-        argnums, has_aux, holomorphic = (self.options[k] for k in ("argnums", "has_aux", "holomorphic"))
-        args, kwargs = bound(self.fun, args, kwargs)
-        inputs = Inputs(args, positions(argnums, len(args), self.fun), "jacfwd", holomorphic=holomorphic)
+    what = "jacfwd"
+
+    def _check(self, inputs: Inputs) -> None:
         for value, *_ in inputs.handles:
-            if value.dtype.kind == "c" and not holomorphic:
+            if value.dtype.kind == "c" and not self.options["holomorphic"]:
                 raise TypeError(
                     f"jacfwd of {name_of(self.fun)} with complex arguments needs holomorphic=True; "
                     "otherwise differentiate with respect to real and imaginary parts"
                 )
-        pushed = Pushed(self.fun, args, kwargs, inputs, has_aux)
-        run = pushed.run
-        for y in run.outs:
-            check_real(y, self.fun, "jacfwd", holomorphic=holomorphic)
-        deliver = Delivery(not has_tensor(args, kwargs))
-        n = len(inputs.handles)
+
+    def _rows(self, run: Evaluated, inputs: Inputs) -> Iterator[list[Any]]:
+        push, values = Pushforward(run.pullback, run.outs), [value for value, *_ in inputs.handles]
+
+        def along(k: int, tangent: Any) -> list[Any]:
+            return push([tangent if i == k else None for i in range(len(values))])
+
         columns = [
-            batched_map(functools.partial(pushed.along, k, n), unit_basis(value, value.shape, value.dtype))
-            for k, (value, *_) in enumerate(inputs.handles)
+            batched_map(functools.partial(along, k), unit_basis(value, value.shape, value.dtype))
+            for k, value in enumerate(values)
         ]
-        rows = []
         for j, y in enumerate(run.outs):
-            pairs = zip(columns, inputs.handles, strict=True)
-            trees = inputs.trees([deliver.made(_column(c[j], y, h[0])) for c, h in pairs])
-            rows.append(trees[0] if isinstance(argnums, int | np.integer) else tuple(trees))
-        jacobian = tree.unflatten(run.structure, rows)
-        return (jacobian, deliver.tree(run.aux)) if has_aux else jacobian
+            yield [_column(c[j], y, value) for c, value in zip(columns, values, strict=True)]
 
 
 def _column(stacked: Any, y: Any, value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypedDict, TypeVar, overload
 
 import numpy as np
@@ -566,32 +566,34 @@ def _published(deliver: Delivery, y: Any) -> Any:
 class Jacobian(Transformed):
     """The function that computes a Jacobian, one pullback per output element, all at once."""
 
+    what = "jacrev"
+
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         """Return the Jacobian: the structure of the output, of that of the arguments, of arrays."""
         argnums, has_aux, holomorphic = (self.options[k] for k in ("argnums", "has_aux", "holomorphic"))
         args, kwargs = bound(self.fun, args, kwargs)
-        inputs = Inputs(args, positions(argnums, len(args), self.fun), "jacrev", holomorphic=holomorphic)
+        inputs = Inputs(args, positions(argnums, len(args), self.fun), self.what, holomorphic=holomorphic)
+        self._check(inputs)
         run = Evaluated(self.fun, args, kwargs, inputs, has_aux)
-        deliver = Delivery(not has_tensor(args, kwargs))
         for y in run.outs:
-            check_real(y, self.fun, "jacrev", holomorphic=holomorphic)
+            check_real(y, self.fun, self.what, holomorphic=holomorphic)
+        deliver = Delivery(not has_tensor(args, kwargs))
         rows = []
-        for k, y in enumerate(run.outs):
-            shape = aval_of(y).shape
-            blocks = _blocks(run, k) if isinstance(y, Tensor) else [None] * len(inputs.handles)
-            rows.append(
-                self._row(
-                    deliver,
-                    inputs,
-                    [_block(b, shape, h[0]) for b, h in zip(blocks, inputs.handles, strict=True)],
-                )
-            )
+        for blocks in self._rows(run, inputs):
+            trees = inputs.trees([deliver.made(b) for b in blocks])
+            rows.append(trees[0] if isinstance(argnums, int | np.integer) else tuple(trees))
         jacobian = tree.unflatten(run.structure, rows)
         return (jacobian, deliver.tree(run.aux)) if has_aux else jacobian
 
-    def _row(self, deliver: Delivery, inputs: Inputs, blocks: list[Any]) -> Any:
-        trees = inputs.trees([deliver.made(b) for b in blocks])
-        return trees[0] if isinstance(self.options["argnums"], int | np.integer) else tuple(trees)
+    def _check(self, inputs: Inputs) -> None:
+        """Refuse arguments before the function runs."""
+
+    def _rows(self, run: Evaluated, inputs: Inputs) -> Iterator[list[Any]]:
+        """Yield for each output its derivative in each of the inputs."""
+        for k, y in enumerate(run.outs):
+            shape = aval_of(y).shape
+            blocks = _blocks(run, k) if isinstance(y, Tensor) else [None] * len(inputs.handles)
+            yield [_block(b, shape, h[0]) for b, h in zip(blocks, inputs.handles, strict=True)]
 
 
 def _blocks(run: Evaluated, k: int) -> list[Any]:
