@@ -198,10 +198,6 @@ class Indexing(Calls):
 
         return Lazy(dims, base.type.dtype, element)
 
-    def is_selection(self, index: Sequence[Any]) -> bool:
-        """Return whether an index selects elements by an array."""
-        return any(isinstance(i, Array | Lazy) for i in index)
-
     def is_mask(self, base: Array, index: Sequence[Any]) -> bool:
         """Return whether an index is an array of truth values, one for each element."""
         found = [i for i in index if isinstance(i, Array | Lazy)]

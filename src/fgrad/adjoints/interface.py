@@ -201,7 +201,8 @@ class Differentiable:
             return emission.written_function(program.tangent.function)
         if kind == "vjp":
             wrt = tuple(i for i, p in enumerate(program.operands) if p.floating)
-            return program.adjoint_source(wrt, tuple(program.floating_outputs), f"{self.__name__}_vjp")
+            adjoint = program.written_adjoint(wrt, tuple(program.floating_outputs))
+            return adjoint.source(f"{self.__name__}_vjp")
         raise ValueError(f'source is "vjp", "jvp" or "value", not {kind!r}')
 
 

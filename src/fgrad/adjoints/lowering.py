@@ -254,7 +254,7 @@ class Lowering(Loops):
                 here = self.kept(self.indexed(base, index))
             else:
                 here = self.indexed(base, index)
-            if isinstance(here, Array) and not self.is_selection(index):
+            if isinstance(here, Array) and not any(isinstance(i, Array | Lazy) for i in index):
                 self.update(here, type(s.op), self.expr(s.value))
             else:
                 self.put(base, index, self.binary(type(s.op), here, self.expr(s.value)))

@@ -65,12 +65,6 @@ def taken_stacks(letters: str) -> list[Any]:
     return [found[k] for k in letters]
 
 
-def keep_stacks(letters: str, grown: Sequence[Any]) -> None:
-    """Let this thread's stacks be others, which may have grown."""
-    if letters:
-        _own.stacks.update(zip(letters, grown, strict=True))
-
-
 def tangent_places(function: Function) -> list[int]:
     """Return for every floating output of a function the output of its tangent that goes with it."""
     kinds, count = function.types, len(function.returns)
@@ -207,10 +201,6 @@ class Program:
         written = [a for a, p in zip(args, self.function.params, strict=True) if p.written]
         return (*map(_output, returned), *written)
 
-    def adjoint_source(self, wrt: tuple[int, ...], given: tuple[int, ...], name: str = "adjoint") -> str:
-        """Return the source of the adjoint."""
-        return self.written_adjoint(wrt, given).source(name)
-
     def written_adjoint(self, wrt: tuple[int, ...], given: tuple[int, ...]) -> Adjoint:
         """Return the adjoint with respect to some operands, for cotangents of some outputs."""
         names = [self.operands[i].name for i in wrt]
@@ -255,7 +245,8 @@ class Program:
             found[k] = np.empty(args[self.places[wrt[k]]].shape, forms[k].dtype)
         args += [found[k] for k in reverse.arrays]
         made = reverse.entry(*args, *taken_stacks(reverse.stacks))
-        keep_stacks(reverse.stacks, made[len(wrt) - len(reverse.arrays) :])
+        if reverse.stacks:  # which may have grown
+            _own.stacks.update(zip(reverse.stacks, made[len(wrt) - len(reverse.arrays) :], strict=True))
         numbers = iter(made)
         return tuple([f.dtype.type(next(numbers)) if x is None else x
                       for x, f in zip(found, forms, strict=True)])  # fmt: skip

@@ -22,7 +22,7 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import ALONG, Written
 from fgrad.core.stored import Stored, is_axis, is_count, one_of
 from fgrad.core.tensor import bind
-from fgrad.ops.linear import convert, linear
+from fgrad.ops.linear import convert, linear, real_dtype
 
 ADJOINT_NORM = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 TO_COMPLEX = ("fft", "ifft")  # which take complex numbers, and real ones as such
@@ -47,7 +47,7 @@ def _replaced(shape: Shape, axis: int, n: int) -> Shape:
 def _weights(x: Any, axis: int, n: int, inner: float) -> Any:
     """Return 1 for elements of half a spectrum that are their own mirror image, and `inner` for others."""
     m = n // 2 + 1
-    weights = near(x).full(m, inner, np.empty(0, x.dtype).real.dtype)
+    weights = near(x).full(m, inner, real_dtype(x.dtype))
     weights[0] = 1
     if n % 2 == 0:
         weights[-1] = 1

@@ -341,15 +341,11 @@ def _ldl(ct: Any, out: Any, params: dict[str, Any]) -> tuple[Any]:
     return ((full + other) * (weights if lower else weights.T),)
 
 
-def _shape_ldl(a: Aval, **_: Any) -> tuple[Aval, Aval, Aval]:
-    return a, a, Aval(a.shape[:-1], np.dtype(np.intp))
-
-
 declare(
     "ldl",
     run=elsewhere(_run_ldl, lambda *args, **params: backend("linear_systems").ldl(*args, **params)),
     vjp=lambda _: VJP(_ldl, keep=(OUT,), params=True, exact=True),
-    shape=_shape_ldl,
+    shape=lambda a, **_: (a, a, Aval(a.shape[:-1], np.dtype(np.intp))),
     batch=batch_in_front("ldl"),
     many=True,
     interpreted="the pivots of symmetric indefinite matrices are SciPy's to choose",

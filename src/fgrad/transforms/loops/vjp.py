@@ -73,8 +73,6 @@ class VJPBuilder(Builder):
         wants = [*wanted[:n], *active, *wanted[n + m :]]
         joint = Joint(body, wants, [*active, *(c is not None for c in cts[m:])])
         cut = Cut(joint, self.prepared)
-        every = iter(cut.cts)
-        found = [next(every) if w else None for w in wants]
         # what stays the same or is stacked anyway costs nothing to have on the way back
         const_in, carry_in, x_in = cut.inputs[:n], cut.inputs[n : n + m], cut.inputs[n + m :]
         stacked = cut.residuals({*const_in, *x_in})
