@@ -116,7 +116,7 @@ class Differentiable:
             with _making:
                 if len(self._programs) > config.cache_entries():  # of many integers
                     self._programs = {k: p for k, p in self._programs.items() if len(k) == 2}
-                found = self._made(structure, kinds, leaves, fixed)
+                found = self._made(structure, kinds, fixed)
                 self._programs[key] = found
         self._last = found
         places = {i for i, _ in fixed}
@@ -132,7 +132,7 @@ class Differentiable:
                 "arrays, and tuples of those"
             ) from error
 
-    def _made(self, structure: Any, kinds: Sequence[Any], leaves: Sequence[Any], fixed: Any) -> Program:
+    def _made(self, structure: Any, kinds: Sequence[Any], fixed: Any) -> Program:
         base = self._programs.get((structure, tuple(kinds)))
         if base is None:
             types = _argument_types(structure, kinds)

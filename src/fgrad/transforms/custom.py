@@ -105,7 +105,7 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
     with _seen_by(below(top), rule):
         made = rule.forward(*inner)
     outs = outs or [_free(o) for o in made]
-    vjp_rule = _vjp_rule(rule, args, outs)
+    vjp_rule = _vjp_rule(rule, args)
     avals = [(o.shape, o.dtype) for o in outs]
     for tape in tapes:
         parents = [n for a in args if a.__class__ is Tensor for n in a._nodes if n.tape is tape]
@@ -138,7 +138,7 @@ def _free(x: Any) -> Tensor:
     return wrap(x) if x.__class__ is DeviceArray else Tensor(x)
 
 
-def _vjp_rule(rule: Rule, args: Sequence[Any], outs: Sequence[Tensor]) -> VJP:
+def _vjp_rule(rule: Rule, args: Sequence[Any]) -> VJP:
     avals = [aval_of(a) for a in args]
     errors = setting()
 

@@ -49,7 +49,7 @@ class DeviceExecutable:
         kept: int | None = None,
     ) -> None:
         self.place = place
-        program, self._held = _without_arrays(program, place)
+        program, self._held = _without_arrays(program)
         self.plan: Plan = Plan(lowered(program), place, donated)
         self._calls = 0
         self._pays = _pays(self.plan)
@@ -153,7 +153,7 @@ def _pays(plan: Plan) -> bool:
     return is_small and count is not None and len(avals) < count <= NODES
 
 
-def _without_arrays(program: Program, place: Device) -> tuple[Program, list[DeviceArray]]:
+def _without_arrays(program: Program) -> tuple[Program, list[DeviceArray]]:
     """Return the program with the arrays on devices that it holds as further inputs, and these."""
     found: dict[int, tuple[Var, DeviceArray]] = {}
 
