@@ -63,7 +63,7 @@ def pytest_collect_file(file_path):
 def pytest_collection_modifyitems(config, items):
     """Mark the tests that a quick run leaves out, and the examples that `FGRAD_CHECK=1` refuses to run.
 
-    `SLOW_PART=1/2` keeps one half of the slow tests, `SLOW_PART=0/2` the other one.
+    `SLOW_PART=1/4` keeps one quarter of the slow tests, `SLOW_PART=2/4` another one.
     """
     listed = slow.listed()
     for item in items:
