@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from fgrad.core.tensor import Tensor
 from fgrad.numpy.arrays import as_value, concrete, ones_before, promoted, together
 from fgrad.numpy.creation import arange, linspace
 from fgrad.numpy.joining import concatenate, stack
-from fgrad.numpy.registry import holds_tensor, implements
+from fgrad.numpy.registry import holds_tensor, implements, named
 from fgrad.numpy.shapes import swapaxes
 from fgrad.ops import linear
 
@@ -42,44 +42,35 @@ def diag_indices_from(arr: Any) -> tuple[Any, ...]:
     return np.diag_indices_from(_shape_only(arr))
 
 
-@implements(np.tril_indices_from)
-def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
-    """Return the indices of a matrix on and below its diagonal `k`.
+def _indices_from(theirs: Callable[..., Any], side: str, columns: str) -> Callable[..., tuple[Any, ...]]:
+    @implements(theirs)
+    @named(
+        theirs.__name__,
+        f"""Return the indices of a matrix on and {side} its diagonal `k`.
 
-    Returns:
-        A vector of integers for rows and one for columns.
+        Returns:
+            A vector of integers for rows and one for columns.
 
-    Raises:
-        ValueError: `arr` is no matrix.
+        Raises:
+            ValueError: `arr` is no matrix.
 
-    Derivative:
-        None: the results are integers.
+        Derivative:
+            None: the results are integers.
 
-    Example:
-        >>> fnp.tril_indices_from(np.zeros((2, 2)))
-        (array([0, 1, 1]), array([0, 0, 1]))
-    """
-    return np.tril_indices_from(_shape_only(arr), k)
+        Example:
+            >>> fnp.{theirs.__name__}(np.zeros((2, 2)))
+            {columns}
+        """,
+    )
+    def indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
+        made: tuple[Any, ...] = theirs(_shape_only(arr), k)
+        return made
+
+    return indices_from
 
 
-@implements(np.triu_indices_from)
-def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
-    """Return the indices of a matrix on and above its diagonal `k`.
-
-    Returns:
-        A vector of integers for rows and one for columns.
-
-    Raises:
-        ValueError: `arr` is no matrix.
-
-    Derivative:
-        None: the results are integers.
-
-    Example:
-        >>> fnp.triu_indices_from(np.zeros((2, 2)))
-        (array([0, 0, 1]), array([0, 1, 1]))
-    """
-    return np.triu_indices_from(_shape_only(arr), k)
+tril_indices_from = _indices_from(np.tril_indices_from, "below", "(array([0, 1, 1]), array([0, 0, 1]))")
+triu_indices_from = _indices_from(np.triu_indices_from, "above", "(array([0, 0, 1]), array([0, 1, 1]))")
 
 
 @implements(np.ix_)

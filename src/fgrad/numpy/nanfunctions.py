@@ -17,7 +17,7 @@ from fgrad.numpy.moments import abs2, rooted
 from fgrad.numpy.moments import mean as _mean
 from fgrad.numpy.moments import var as _var
 from fgrad.numpy.reductions import extremum, prod, sum
-from fgrad.numpy.registry import as_scalar, extends, stored
+from fgrad.numpy.registry import as_scalar, extends, named, stored
 from fgrad.ops import linear
 
 
@@ -118,69 +118,47 @@ def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> 
     return cumprod(_split(a, 1)[0], axis, dtype, out)
 
 
-def _extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
-    y = extremum(name, a, axis, out, keepdims, initial, _everywhere(where))
-    if y.dtype.kind in "fc" and seen(y, np.isnan):
-        warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=3)
-    return y
+def _extreme(theirs: Callable[..., Any], word: str, given: str, slopes: str) -> Callable[..., Any]:
+    name = theirs.__name__
+
+    @extends(theirs)
+    @named(
+        name,
+        f"""Return the {word} element over axes that is not NaN; elements that tie share the gradient equally.
+
+        Returns:
+            Array of the shape of `a` without the axes, of its dtype; NaN, with a RuntimeWarning, where
+            there is nothing else.
+
+        Raises:
+            ValueError: no elements, and no `initial`.
+
+        Derivative:
+            1 / n for each of n elements that attain it; zero for NaN.
+
+        Example:
+            >>> fg.grad(fnp.{name})(np.array({given}))
+            array({slopes})
+        """,
+    )
+    def extreme(
+        a: Any,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: Any = NO_VALUE,
+        initial: Any = NO_VALUE,
+        where: Any = NO_VALUE,
+    ) -> Any:
+        y = extremum(name, a, axis, out, keepdims, initial, _everywhere(where))
+        if y.dtype.kind in "fc" and seen(y, np.isnan):
+            warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=2)
+        return y
+
+    return extreme
 
 
-@extends(np.nanmax)
-def nanmax(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: Any = NO_VALUE,
-    initial: Any = NO_VALUE,
-    where: Any = NO_VALUE,
-) -> Any:
-    """Return the greatest element over axes that is not NaN; elements that tie share the gradient equally.
-
-    Returns:
-        Array of the shape of `a` without the axes, of its dtype; NaN, with a RuntimeWarning, where there is
-        nothing
-        else.
-
-    Raises:
-        ValueError: no elements, and no `initial`.
-
-    Derivative:
-        1 / n for each of n elements that attain it; zero for NaN.
-
-    Example:
-        >>> fg.grad(fnp.nanmax)(np.array([3.0, np.nan, 3.0]))
-        array([0.5, 0. , 0.5])
-    """
-    return _extremum("nanmax", a, axis, out, keepdims, initial, where)
-
-
-@extends(np.nanmin)
-def nanmin(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: Any = NO_VALUE,
-    initial: Any = NO_VALUE,
-    where: Any = NO_VALUE,
-) -> Any:
-    """Return the smallest element over axes that is not NaN; elements that tie share the gradient equally.
-
-    Returns:
-        Array of the shape of `a` without the axes, of its dtype; NaN, with a RuntimeWarning, where there is
-        nothing
-        else.
-
-    Raises:
-        ValueError: no elements, and no `initial`.
-
-    Derivative:
-        1 / n for each of n elements that attain it; zero for NaN.
-
-    Example:
-        >>> fg.grad(fnp.nanmin)(np.array([3.0, np.nan, 5.0]))
-        array([1., 0., 0.])
-    """
-    return _extremum("nanmin", a, axis, out, keepdims, initial, where)
+nanmax = _extreme(np.nanmax, "greatest", "[3.0, np.nan, 3.0]", "[0.5, 0. , 0.5]")
+nanmin = _extreme(np.nanmin, "smallest", "[3.0, np.nan, 5.0]", "[1., 0., 0.]")
 
 
 def _check_dtypes(dtype: Any, out: Any) -> None:

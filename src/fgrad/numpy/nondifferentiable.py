@@ -36,61 +36,43 @@ def array_equiv(a1: Any, a2: Any) -> bool:
     return bool(np.array_equiv(x, y))
 
 
-def _share(a: Any, b: Any, question: Callable[..., bool]) -> bool:
-    if not (isinstance(a, Tensor) and isinstance(b, Tensor)) or root_of(a) is not root_of(b):
-        return False
-    x, y = a._value, b._value
-    return question(x, y) if x.__class__ is y.__class__ is np.ndarray else a.size > 0 and b.size > 0
+def _shares(theirs: Callable[..., bool], word: str, limit: int, example: str) -> Callable[..., bool]:
+    given, result = example.split(" -> ")
+
+    @implements(theirs)
+    @named(
+        theirs.__name__,
+        f"""Return whether writing to one {word} the other: Tensors share with their views.
+
+        Returns:
+            One truth value.
+
+        Derivative:
+            None: the result is a truth value.
+
+        Differences from NumPy:
+            Of Tensors only a view and its base share: writing to other Tensors changes nothing, whatever
+            memory they lie in.
+
+        Example:
+            >>> x = fg.tensor([1.0, 2.0])
+            >>> fnp.{theirs.__name__}({given})
+            {result}
+        """,
+    )
+    def share(a: Any, b: Any, /, max_work: int = limit) -> bool:
+        if not (isinstance(a, Tensor) or isinstance(b, Tensor)):
+            return theirs(a, b, max_work)
+        if not (isinstance(a, Tensor) and isinstance(b, Tensor)) or root_of(a) is not root_of(b):
+            return False
+        x, y = a._value, b._value
+        return theirs(x, y) if x.__class__ is y.__class__ is np.ndarray else a.size > 0 and b.size > 0
+
+    return share
 
 
-@implements(np.shares_memory)
-def shares_memory(a: Any, b: Any, /, max_work: int = -1) -> bool:
-    """Return whether writing to one changes the other: Tensors share with their views.
-
-    Returns:
-        One truth value.
-
-    Derivative:
-        None: the result is a truth value.
-
-    Differences from NumPy:
-        Of Tensors only a view and its base share: writing to other Tensors changes nothing, whatever memory
-        they lie
-        in.
-
-    Example:
-        >>> x = fg.tensor([1.0, 2.0])
-        >>> fnp.shares_memory(x[:1], x[1:])
-        False
-    """
-    if isinstance(a, Tensor) or isinstance(b, Tensor):
-        return _share(a, b, np.shares_memory)
-    return np.shares_memory(a, b, max_work)  # type: ignore[arg-type]  # any limit may be given
-
-
-@implements(np.may_share_memory)
-def may_share_memory(a: Any, b: Any, /, max_work: int = 0) -> bool:
-    """Return whether writing to one may change the other: Tensors share with their views.
-
-    Returns:
-        One truth value.
-
-    Derivative:
-        None: the result is a truth value.
-
-    Differences from NumPy:
-        Of Tensors only a view and its base share: writing to other Tensors changes nothing, whatever memory
-        they lie
-        in.
-
-    Example:
-        >>> x = fg.tensor([1.0, 2.0])
-        >>> fnp.may_share_memory(x, x[1:])
-        True
-    """
-    if isinstance(a, Tensor) or isinstance(b, Tensor):
-        return _share(a, b, np.may_share_memory)
-    return np.may_share_memory(a, b, max_work)  # type: ignore[arg-type]  # any limit may be given
+shares_memory = _shares(np.shares_memory, "changes", -1, "x[:1], x[1:] -> False")
+may_share_memory = _shares(np.may_share_memory, "may change", 0, "x, x[1:] -> True")
 
 
 def _dtype_or_array(x: Any) -> Any:
@@ -198,46 +180,33 @@ def array_str(a: Any, max_line_width: Any = None, precision: Any = None, suppres
     return np.array_str(on_host(concrete(a, "array_str")), max_line_width, precision, suppress_small)
 
 
-def format_float_positional(x: Any, *args: Any, **kwargs: Any) -> str:
-    """Return a number as text in decimals; arguments as in NumPy.
+def _formats(theirs: Callable[..., str], how: str, given: str, text: str) -> Callable[..., str]:
+    @named(
+        theirs.__name__,
+        f"""Return a number as text {how}; arguments as in NumPy.
 
-    Returns:
-        Text.
+        Returns:
+            Text.
 
-    Raises:
-        TypeError: the value is not known, under `vmap` or while staged.
+        Raises:
+            TypeError: the value is not known, under `vmap` or while staged.
 
-    Derivative:
-        None: the result is text.
+        Derivative:
+            None: the result is text.
 
-    Example:
-        >>> fnp.format_float_positional(fg.tensor(0.25))
-        '0.25'
-    """
-    return np.format_float_positional(_scalar(x), *args, **kwargs)
+        Example:
+            >>> fnp.{theirs.__name__}(fg.tensor({given}))
+            '{text}'
+        """,
+    )
+    def written(x: Any, *args: Any, **kwargs: Any) -> str:
+        return theirs(on_host(concrete(x, "text"))[()] if isinstance(x, Tensor) else x, *args, **kwargs)
 
-
-def format_float_scientific(x: Any, *args: Any, **kwargs: Any) -> str:
-    """Return a number as text with an exponent; arguments as in NumPy.
-
-    Returns:
-        Text.
-
-    Raises:
-        TypeError: the value is not known, under `vmap` or while staged.
-
-    Derivative:
-        None: the result is text.
-
-    Example:
-        >>> fnp.format_float_scientific(fg.tensor(1234.5))
-        '1.2345e+03'
-    """
-    return np.format_float_scientific(_scalar(x), *args, **kwargs)
+    return written
 
 
-def _scalar(x: Any) -> Any:
-    return on_host(concrete(x, "text"))[()] if isinstance(x, Tensor) else x
+format_float_positional = _formats(np.format_float_positional, "in decimals", "0.25", "0.25")
+format_float_scientific = _formats(np.format_float_scientific, "with an exponent", "1234.5", "1.2345e+03")
 
 
 def _saves(function: Callable[..., Any], example: str) -> Callable[..., None]:

@@ -18,7 +18,7 @@ from fgrad.numpy.cumulative import along
 from fgrad.numpy.indexing import along_axis, beside
 from fgrad.numpy.permutations import flip
 from fgrad.numpy.reductions import all as _all
-from fgrad.numpy.registry import extends, holds_tensor, implements, written_back
+from fgrad.numpy.registry import extends, holds_tensor, implements, named, written_back
 from fgrad.ops import linear
 from fgrad.ops.indices import HOLE
 from fgrad.ops.requirements import require
@@ -299,100 +299,57 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     return as_tensor(searchsorted(edges, x, side))
 
 
-def _arg(name: str, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
-    a = as_value(a)
-    line, place = along(a, axis)
-    y = bind(name, line, axis=place)
-    if keepdims and keepdims is not NO_VALUE:
-        y = linear.reshape(y, tuple(1 if axis is None or i == place else m for i, m in enumerate(a.shape)))
-    return written_back(y, out)
+_PLACE_DOC = """Return the index of the first {what}.
+
+Returns:
+    Integers (int64), of the shape of `a` without the axis{beside}.
+
+Raises:
+    ValueError: {error}.
+
+Derivative:
+    None: the results are integers.
+
+Example:
+    >>> fnp.{name}(np.array({given}))
+    np.int64({place})
+"""
 
 
-@implements(np.argmax)
-def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-    """Return the index of the first greatest element.
+def _finds(theirs: Callable[..., Any], worst: float | None = None, **words: str) -> Callable[..., Any]:
+    """Return a function that finds what NumPy's finds; `worst` stands where NaN is left out."""
+    name = theirs.__name__
+    row = name.removeprefix("nan")
+    beside, error = "; without `axis` one for the flattened array", "no elements"
+    if worst is not None:
+        beside, error = "", "every element of a slice is NaN"
 
-    Returns:
-        Integers (int64), of the shape of `a` without the axis; without `axis` one for the flattened array.
+    @implements(theirs)
+    @named(name, _PLACE_DOC.format(name=name, beside=beside, error=error, **words))
+    def find(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+        a = as_value(a)
+        if worst is not None and a.dtype.kind in "fc":
+            nan = unary("isnan", a)
+            a = bind("where", nan, worst, a)
+            if a.size:
+                require(unary("logical_not", _all(nan, axis)), ValueError, "All-NaN slice encountered")
+        line, place = along(a, axis)
+        y = bind(row, line, axis=place)
+        if keepdims and keepdims is not NO_VALUE:
+            shape = tuple(1 if axis is None or i == place else m for i, m in enumerate(a.shape))
+            y = linear.reshape(y, shape)
+        return written_back(y, out)
 
-    Raises:
-        ValueError: no elements.
-
-    Derivative:
-        None: the results are integers.
-
-    Example:
-        >>> fnp.argmax(np.array([1.0, 3.0, 3.0]))
-        np.int64(1)
-    """
-    return _arg("argmax", a, axis, out, keepdims)
-
-
-@implements(np.argmin)
-def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-    """Return the index of the first smallest element.
-
-    Returns:
-        Integers (int64), of the shape of `a` without the axis; without `axis` one for the flattened array.
-
-    Raises:
-        ValueError: no elements.
-
-    Derivative:
-        None: the results are integers.
-
-    Example:
-        >>> fnp.argmin(np.array([2.0, 1.0, 1.0]))
-        np.int64(1)
-    """
-    return _arg("argmin", a, axis, out, keepdims)
+    return find
 
 
-def _nanarg(name: str, a: Any, axis: Any, out: Any, keepdims: Any, worst: float) -> Any:
-    a = as_value(a)
-    if a.dtype.kind in "fc":
-        nan = unary("isnan", a)
-        a = bind("where", nan, worst, a)
-        if a.size:
-            require(unary("logical_not", _all(nan, axis)), ValueError, "All-NaN slice encountered")
-    return _arg(name, a, axis, out, keepdims)
-
-
-@implements(np.nanargmax)
-def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-    """Return the index of the first greatest element that is not NaN.
-
-    Returns:
-        Integers (int64), of the shape of `a` without the axis.
-
-    Raises:
-        ValueError: every element of a slice is NaN.
-
-    Derivative:
-        None: the results are integers.
-
-    Example:
-        >>> fnp.nanargmax(np.array([1.0, np.nan, 3.0]))
-        np.int64(2)
-    """
-    return _nanarg("argmax", a, axis, out, keepdims, -np.inf)
-
-
-@implements(np.nanargmin)
-def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-    """Return the index of the first smallest element that is not NaN.
-
-    Returns:
-        Integers (int64), of the shape of `a` without the axis.
-
-    Raises:
-        ValueError: every element of a slice is NaN.
-
-    Derivative:
-        None: the results are integers.
-
-    Example:
-        >>> fnp.nanargmin(np.array([1.0, np.nan, 3.0]))
-        np.int64(0)
-    """
-    return _nanarg("argmin", a, axis, out, keepdims, np.inf)
+# fmt: off
+argmax = _finds(np.argmax,
+    what="greatest element", given="[1.0, 3.0, 3.0]", place="1")
+argmin = _finds(np.argmin,
+    what="smallest element", given="[2.0, 1.0, 1.0]", place="1")
+nanargmax = _finds(np.nanargmax, -np.inf,
+    what="greatest element that is not NaN", given="[1.0, np.nan, 3.0]", place="2")
+nanargmin = _finds(np.nanargmin, np.inf,
+    what="smallest element that is not NaN", given="[1.0, np.nan, 3.0]", place="0")
+# fmt: on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor, apply_linear, bind
 from fgrad.numpy.arrays import alike, as_item, as_value, is_scalar, next_to
-from fgrad.numpy.registry import as_scalar, implements, stored
+from fgrad.numpy.registry import as_scalar, implements, named, stored
 from fgrad.ops import linear
 
 _SUM, _MEAN = PRIMITIVES["sum"], PRIMITIVES["mean"]
@@ -243,64 +244,48 @@ def _last_choice(dtype: np.dtype[Any], *, greatest: bool) -> Any:
     return np.iinfo(dtype).max if greatest else np.iinfo(dtype).min
 
 
-@implements(np.max, np.amax)
-def max(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: Any = False,
-    initial: Any = NO_VALUE,
-    where: Any = True,
-) -> Any:
-    """Return the greatest element over axes; elements that tie share the gradient equally.
+def _extreme(
+    theirs: Callable[..., Any], alias: Any, word: str, given: str, slopes: str
+) -> Callable[..., Any]:
+    name = theirs.__name__
 
-    Returns:
-        Array of the shape of `a` without the axes, of its dtype.
+    @implements(theirs, alias)
+    @named(
+        name,
+        f"""Return the {word} element over axes; elements that tie share the gradient equally.
 
-    Raises:
-        ValueError: no elements, and no `initial`.
+        Returns:
+            Array of the shape of `a` without the axes, of its dtype.
 
-    Derivative:
-        1 / n for each of n elements that attain it; zero in a slice with NaN.
+        Raises:
+            ValueError: no elements, and no `initial`.
 
-    Example:
-        >>> fg.grad(fnp.max)(np.array([1.0, 3.0, 3.0]))
-        array([0. , 0.5, 0.5])
-    """
-    return extremum("max", a, axis, out, keepdims, initial, where)
+        Derivative:
+            1 / n for each of n elements that attain it; zero in a slice with NaN.
 
+        Example:
+            >>> fg.grad(fnp.{name})(np.array({given}))
+            array({slopes})
+        """,
+    )
+    def extreme(
+        a: Any,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: Any = False,
+        initial: Any = NO_VALUE,
+        where: Any = True,
+    ) -> Any:
+        return extremum(name, a, axis, out, keepdims, initial, where)
 
-@implements(np.min, np.amin)
-def min(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: Any = False,
-    initial: Any = NO_VALUE,
-    where: Any = True,
-) -> Any:
-    """Return the smallest element over axes; elements that tie share the gradient equally.
-
-    Returns:
-        Array of the shape of `a` without the axes, of its dtype.
-
-    Raises:
-        ValueError: no elements, and no `initial`.
-
-    Derivative:
-        1 / n for each of n elements that attain it; zero in a slice with NaN.
-
-    Example:
-        >>> fg.grad(fnp.min)(np.array([1.0, 1.0, 3.0]))
-        array([0.5, 0.5, 0. ])
-    """
-    return extremum("min", a, axis, out, keepdims, initial, where)
+    return extreme
 
 
-amax = max
+max = _extreme(np.max, np.amax, "greatest", "[1.0, 3.0, 3.0]", "[0. , 0.5, 0.5]")
+min = _extreme(np.min, np.amin, "smallest", "[1.0, 1.0, 3.0]", "[0.5, 0.5, 0. ]")
 
 
-amin = min
+amax, amin = max, min
 
 
 @implements(np.ptp)

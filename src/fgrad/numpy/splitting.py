@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from fgrad.numpy.arrays import (
-    as_value,
-)
-from fgrad.numpy.registry import implements
+from fgrad.numpy.arrays import as_value
+from fgrad.numpy.registry import implements, named
 from fgrad.numpy.views import sliced
 
 
@@ -95,69 +94,46 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return array_split(ary, indices_or_sections, axis)
 
 
-def _at_least(ary: Any, n: int, name: str) -> None:
-    if len(as_value(ary).shape) < n:
-        raise ValueError(f"{name} only works on arrays of {n} or more dimensions")
+def _splits(
+    theirs: Callable[..., Any], axis: int, least: str, where: str, example: str
+) -> Callable[..., Any]:
+    name, ndim = theirs.__name__, _LEAST.index(least) + 1
+    given, result = example.split(" -> ")
+
+    @implements(theirs)
+    @named(
+        name,
+        f"""Return parts along the {where}.
+
+        Returns:
+            List of arrays, of the dtype of `ary`.
+
+        Raises:
+            ValueError: {least} axes, or parts would not be of equal length.
+
+        Derivative:
+            The identity: the cotangents joined again.
+
+        Example:
+            >>> {given}
+            {result}
+        """,
+    )
+    def parted(ary: Any, indices_or_sections: Any) -> list[Any]:
+        rank = len(as_value(ary).shape)
+        if rank < ndim:
+            raise ValueError(f"{name} only works on arrays of {ndim} or more dimensions")
+        return split(ary, indices_or_sections, min(axis, rank - 1))
+
+    return parted
 
 
-@implements(np.vsplit)
-def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Return parts along the first axis.
-
-    Returns:
-        List of arrays, of the dtype of `ary`.
-
-    Raises:
-        ValueError: fewer than two axes, or parts would not be of equal length.
-
-    Derivative:
-        The identity: the cotangents joined again.
-
-    Example:
-        >>> len(fnp.vsplit(np.ones((4, 1)), 2))
-        2
-    """
-    _at_least(ary, 2, "vsplit")
-    return split(ary, indices_or_sections, 0)
-
-
-@implements(np.hsplit)
-def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Return parts along the second axis, of a vector along the first.
-
-    Returns:
-        List of arrays, of the dtype of `ary`.
-
-    Raises:
-        ValueError: no axes, or parts would not be of equal length.
-
-    Derivative:
-        The identity: the cotangents joined again.
-
-    Example:
-        >>> fnp.hsplit(np.array([1.0, 2.0, 3.0, 4.0]), 2)
-        [array([1., 2.]), array([3., 4.])]
-    """
-    _at_least(ary, 1, "hsplit")
-    return split(ary, indices_or_sections, 1 if len(as_value(ary).shape) > 1 else 0)
-
-
-@implements(np.dsplit)
-def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Return parts along the third axis.
-
-    Returns:
-        List of arrays, of the dtype of `ary`.
-
-    Raises:
-        ValueError: fewer than three axes, or parts would not be of equal length.
-
-    Derivative:
-        The identity: the cotangents joined again.
-
-    Example:
-        >>> len(fnp.dsplit(np.ones((1, 1, 4)), 2))
-        2
-    """
-    _at_least(ary, 3, "dsplit")
-    return split(ary, indices_or_sections, 2)
+# fmt: off
+_LEAST = ["no", "fewer than two", "fewer than three"]
+vsplit = _splits(np.vsplit, 0, "fewer than two", "first axis",
+    "len(fnp.vsplit(np.ones((4, 1)), 2)) -> 2")
+hsplit = _splits(np.hsplit, 1, "no", "second axis, of a vector along the first",
+    "fnp.hsplit(np.array([1.0, 2.0, 3.0, 4.0]), 2) -> [array([1., 2.]), array([3., 4.])]")
+dsplit = _splits(np.dsplit, 2, "fewer than three", "third axis",
+    "len(fnp.dsplit(np.ones((1, 1, 4)), 2)) -> 2")
+# fmt: on
