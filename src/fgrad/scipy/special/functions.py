@@ -119,29 +119,7 @@ declare(
 )
 
 
-_WORDS: dict[str, dict[str, Any]] = {
-    "spherical_jn": {
-        "word": "spherical Bessel function of the first kind",
-        "value": 0.162537,
-        "slope": 0.308703,
-    },
-    "spherical_yn": {
-        "word": "spherical Bessel function of the second kind",
-        "value": -4.469181,
-        "slope": 16.12156,
-    },
-    "spherical_in": {
-        "word": "modified spherical Bessel function of the first kind",
-        "value": 0.170871,
-        "slope": 0.358708,
-    },
-    "spherical_kn": {
-        "word": "modified spherical Bessel function of the second kind",
-        "value": 5.716417,
-        "slope": -24.771139,
-    },
-}
-_SPHERICAL_DOC = """Return the {word}, of whole orders, or its derivative.
+_SPHERICAL_DOC = """Return the {word} kind, of whole orders, or its derivative.
 
 Args:
     n: integers >= 0: the orders.
@@ -166,8 +144,8 @@ Example:
 """
 
 
-def _spherical_function(name: str) -> Any:
-    @named(name, _SPHERICAL_DOC.format(name=name, **_WORDS[name]))
+def _spherical_function(name: str, word: str, value: float, slope: float) -> Any:
+    @named(name, _SPHERICAL_DOC.format(name=name, word=word, value=value, slope=slope))
     def function(n: Any, z: Any, derivative: Any = False) -> Any:
         if not holds_tensor((n, z)):
             return getattr(special, name)(n, z, derivative)
@@ -178,10 +156,18 @@ def _spherical_function(name: str) -> Any:
     return function
 
 
-spherical_jn: Any = _spherical_function("spherical_jn")
-spherical_yn: Any = _spherical_function("spherical_yn")
-spherical_in: Any = _spherical_function("spherical_in")
-spherical_kn: Any = _spherical_function("spherical_kn")
+spherical_jn: Any = _spherical_function(
+    "spherical_jn", "spherical Bessel function of the first", 0.162537, 0.308703
+)
+spherical_yn: Any = _spherical_function(
+    "spherical_yn", "spherical Bessel function of the second", -4.469181, 16.12156
+)
+spherical_in: Any = _spherical_function(
+    "spherical_in", "modified spherical Bessel function of the first", 0.170871, 0.358708
+)
+spherical_kn: Any = _spherical_function(
+    "spherical_kn", "modified spherical Bessel function of the second", 5.716417, -24.771139
+)
 
 
 @for_tensors(special.lambertw)
