@@ -28,7 +28,7 @@ from fgrad.scipy.sparse.arrays import Pattern, SparseArray
 from fgrad.sparse import lanes, side_by_side
 from fgrad.sparse.arguments import Arguments
 from fgrad.sparse.colouring import Colouring, Forest, along_trees, chosen, of_stars, of_trees, places
-from fgrad.sparse.operators import Layout, MatrixOperator
+from fgrad.sparse.operators import Layout, MatrixOperator, parted, plain
 from fgrad.sparse.patterns import found, gradient, tangent_program
 from fgrad.transforms.calling import Transformed, is_traced
 from fgrad.transforms.captures import Captures
@@ -179,7 +179,7 @@ class Plan:
         if executable is not None:
             out = self._room(data, executable.outs[executable.results[0]])
         if out is None or executable is None:
-            data[...] = _plain(self.values(leaves))
+            data[...] = plain(self.values(leaves))
             return
         (made,) = executable.run([*leaves, *self.colours], out)
         if made is not out:
@@ -514,16 +514,12 @@ class SparseDerivative(Transformed):
             raise TypeError(
                 f"{given.title}: check=True looks at values, so it is not part of another transformation"
             )
-        leaves = [_plain(x) if isinstance(x, Tensor) else x for x in given.leaves]
+        leaves = [plain(x) if isinstance(x, Tensor) else x for x in given.leaves]
         xs = [np.asarray(leaves[k]) for k in given.places]
         fun = given.partial(leaves, given.outputs) if self.order == 1 else gradient(given, leaves)
         direction = np.random.default_rng(0).uniform(0.5, 1.0, given.count)
-        matrix = sparse.coo_array((_plain(data), plan.coordinates), shape=plan.shape).tocsr()
-        tangents = [
-            t.reshape(x.shape).astype(x.dtype)
-            for t, x in zip(np.split(direction, np.cumsum(given.sizes)[:-1]), xs, strict=True)
-        ]
-        is_right = _plain(_joined(jvp(fun, xs, tangents)[1]))
+        matrix = sparse.coo_array((plain(data), plan.coordinates), shape=plan.shape).tocsr()
+        is_right = plain(_joined(jvp(fun, xs, parted(direction, xs))[1]))
         claimed = matrix @ direction
         scale = abs(matrix) @ direction + abs(is_right)
         loose = np.sqrt(np.finfo(is_right.dtype).eps)
@@ -534,9 +530,7 @@ class SparseDerivative(Transformed):
         for i in np.nonzero(wrong)[0]:
             unit = np.zeros(plan.shape[0])
             unit[i] = 1.0
-            cts = np.split(unit, np.cumsum([np.size(y) for y in outs])[:-1])
-            cts = [c.reshape(np.shape(y)).astype(y.dtype) for c, y in zip(cts, outs, strict=True)]
-            row = _plain(_joined(back(type(outs)(cts))))
+            row = plain(_joined(back(type(outs)(parted(unit, outs)))))
             missing = np.setdiff1d(np.nonzero(row)[0], plan.pattern[[i]].indices)
             if missing.size:
                 j = int(missing[0])
@@ -550,10 +544,6 @@ class SparseDerivative(Transformed):
             f"{claimed[first]:.6g} of it: forward and reverse mode disagree, as derivatives that a function "
             "brings along may"
         )
-
-
-def _plain(y: Any) -> Any:
-    return np.asarray(y._value if isinstance(y, Tensor) else y)
 
 
 def _made(cls: type[SparseDerivative], fun: Callable[..., Any], options: dict[str, Any]) -> SparseDerivative:
@@ -742,16 +732,8 @@ def value_and_jacobian(
         (array([1., 4.]), array([[2., 0.],
            [0., 4.]]))
     """
-    return Jacobian(
-        fun,
-        argnums=argnums,
-        mode=mode,
-        pattern=pattern,
-        colouring=colouring,
-        format=format,
-        check=check,
-        value=True,
-    )
+    made = jacobian(fun, argnums, mode, pattern=pattern, colouring=colouring, format=format, check=check)
+    return Jacobian(fun, **made.options | {"value": True})
 
 
 def hessian(
@@ -853,13 +835,7 @@ def value_and_hessian(
         (9.0, array([[ 6.,  0.],
                [ 0., 12.]]))
     """
-    return Hessian(
-        fun,
-        argnums=argnums,
-        recovery=recovery,
-        pattern=pattern,
-        colouring=colouring,
-        format=format,
-        check=check,
-        value=True,
+    made = hessian(
+        fun, argnums, pattern=pattern, colouring=colouring, recovery=recovery, format=format, check=check
     )
+    return Hessian(fun, **made.options | {"value": True})

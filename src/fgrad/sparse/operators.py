@@ -49,29 +49,30 @@ def linear_operator(fun: Callable[..., Any], *primals: Any) -> Any:
             f"{given.title}: SciPy's operators work on plain numbers, so this is no part of another "
             "transformation; use fgrad.linearize there"
         )
-    leaves = [_plain(x) for x in given.leaves]
+    leaves = [plain(x) for x in given.leaves]
     run = given.partial(leaves, given.outputs)
     value, push = linearize(run, *leaves)
     pulled: list[Any] = []
 
     def product(v: Any) -> Any:
-        return _joined(push(*_parted(v, leaves)))
+        return _joined(push(*parted(v, leaves)))
 
     def transposed(v: Any) -> Any:
         if not pulled:
             pulled.append(vjp(run, *leaves)[1])
-        return _joined(pulled[0](type(value)(_parted(v, value))))
+        return _joined(pulled[0](type(value)(parted(v, value))))
 
     dtype = np.result_type(*leaves, *value)
     shape = sum(np.size(y) for y in value), given.count
     return LinearOperator(shape, matvec=product, rmatvec=transposed, dtype=dtype)
 
 
-def _plain(x: Any) -> Any:
+def plain(x: Any) -> Any:
+    """Return what an array or Tensor holds, on the host."""
     return np.asarray(x._value if isinstance(x, Tensor) else x)
 
 
-def _parted(v: Any, like: Any) -> list[Any]:
+def parted(v: Any, like: Any) -> list[Any]:
     """Return a vector as arrays of the shapes of others."""
     parts = np.split(np.reshape(v, -1), np.cumsum([np.size(x) for x in like])[:-1])
     return [p.reshape(np.shape(x)).astype(x.dtype) for p, x in zip(parts, like, strict=True)]
