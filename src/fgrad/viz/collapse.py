@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from fgrad.core.scopes import is_backward
 from fgrad.viz.formatting import code, place
-from fgrad.viz.graph import GROUP, INPUT, OPERATION, Box, Graph, Item, postorder
+from fgrad.viz.graph import GROUP, INPUT, OPERATION, Box, Graph, Item, neighbours, postorder
 
 Collapse = Literal["auto", "none", "scope", "line", "chain"]
 SCOPES = ("scope", "backward")
@@ -34,11 +34,7 @@ def collapsed(graph: Graph, collapse: Collapse) -> Graph:
 
 def _chains(graph: Graph) -> dict[Item, Hashable]:
     """Return one key for operations of which each has one argument and one use."""
-    ups: dict[Item, list[Item]] = {i: [] for i in graph.items}
-    downs: dict[Item, list[Item]] = {i: [] for i in graph.items}
-    for a, b in graph.edges:
-        ups[b].append(a)
-        downs[a].append(b)
+    ups, downs = neighbours(graph.items, graph.edges)
     heads: dict[Item, Hashable] = {}
     for i in graph.items:
         before = ups[i][0] if len(ups[i]) == 1 else None
@@ -133,10 +129,7 @@ def _without_cycles(graph: Graph, keys: dict[Item, Hashable]) -> dict[Item, Hash
 
 def _strong(down: dict[Hashable, dict[Hashable, None]]) -> dict[Hashable, Hashable]:
     """Return for each key one of its strongly connected component (Sharir 1981, Comput. Math. Appl. 7)."""
-    up: dict[Hashable, list[Hashable]] = {k: [] for k in down}
-    for a, heads in down.items():
-        for b in heads:
-            up[b].append(a)
+    up, _ = neighbours(down, ((a, b) for a, heads in down.items() for b in heads))
     part: dict[Hashable, Hashable] = {}
     for k in reversed(postorder(down, down.__getitem__)):
         if k not in part:

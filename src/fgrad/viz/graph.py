@@ -111,6 +111,16 @@ class Graph:
         return sum(i.count() for i in self.items)
 
 
+def neighbours(nodes: Iterable[T], edges: Iterable[tuple[T, T]]) -> tuple[dict[T, list[T]], dict[T, list[T]]]:
+    """Return what edges lead from to each node, and where they lead from it."""
+    up: dict[T, list[T]] = {n: [] for n in nodes}
+    down: dict[T, list[T]] = {n: [] for n in up}
+    for a, b in edges:
+        up[b].append(a)
+        down[a].append(b)
+    return up, down
+
+
 def postorder(roots: Iterable[T], down: Callable[[T], Iterable[T]]) -> list[T]:
     """Return all that roots lead to, in the order in which a search in depth has done with it."""
     seen: set[T] = set()

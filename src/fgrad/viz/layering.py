@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fgrad.viz.graph import Item, postorder
+from fgrad.viz.graph import Item, neighbours, postorder
 
 GAP = 26.0  # between neighbours of a layer
 SWEEPS = 12
@@ -58,10 +58,9 @@ def link(tail: Cell, head: Cell, start: float, stop: float) -> Link:
 
 def back_edges(cells: Sequence[Cell], edges: Sequence[tuple[Cell, Cell]]) -> set[tuple[Cell, Cell]]:
     """Return edges whose reversal leaves no cycle: those that lead back in a search in depth."""
-    down: dict[Cell, list[Cell]] = {c: [] for c in cells}
-    inner = [(a, b) for a, b in edges if a in down and b in down]
-    for a, b in inner:
-        down[a].append(b)
+    inside = set(cells)
+    inner = [(a, b) for a, b in edges if a in inside and b in inside]
+    _, down = neighbours(cells, inner)
     done = {c: k for k, c in enumerate(postorder(sorted(cells, key=lambda c: c.key), down.__getitem__))}
     return {(a, b) for a, b in inner if done[b] >= done[a]}
 
@@ -73,11 +72,7 @@ def assign_layers(
     edges: Sequence[tuple[Cell, Cell]],
 ) -> None:
     """Give each cell the longest way from a source; then what has few arguments moves to where it is used."""
-    up: dict[Cell, list[Cell]] = {c: [] for c in (*cells, *entries, *leaving)}
-    down: dict[Cell, list[Cell]] = {c: [] for c in (*cells, *entries, *leaving)}
-    for a, b in edges:
-        up[b].append(a)
-        down[a].append(b)
+    up, down = neighbours([*cells, *entries, *leaving], edges)
     base = 1 if entries else 0
     inside = set(cells)
     order = postorder(cells, lambda c: [d for d in down[c] if d in inside])

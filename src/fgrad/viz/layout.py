@@ -110,12 +110,10 @@ class Layout:
 
     def _lay(self, box: Box | None, width: float = 0.0) -> Size:
         """Lay out a box, and first those inside; return its size."""
-        sizes = {}
-        for child in self._children[box]:
-            sizes[child] = self._lay(child) if isinstance(child, Box) else self._size(child)
         level = _Level(width, self._gap)
         for child in self._children[box]:
-            level.add(child, *sizes[child], self._first[child])
+            size = self._lay(child) if isinstance(child, Box) else self._size(child)
+            level.cells[child] = Cell(child, *size, self._first[child])
         for source, target in self._edges:
             tail, head = self._inside(source, box), self._inside(target, box)
             if tail is head:
@@ -166,10 +164,6 @@ class _Level:
         self.ports: dict[tuple[str, Item], Cell] = {}
         self.layers: list[list[Cell]] = []
         self.chains: list[tuple[Item, Item | None, list[Cell], float, Link]] = []
-
-    def add(self, what: Any, width: float, height: float, key: int) -> None:
-        """Add an item or inner box."""
-        self.cells[what] = Cell(what, width, height, key)
 
     def port(self, side: str, source: Item, key: int) -> Cell:
         """Return the port at which a result enters ("in") or leaves ("out")."""
@@ -276,10 +270,10 @@ class _Level:
 
     def frames(self) -> list[tuple[Any, Frame]]:
         """Return the place of each item and inner box."""
-        found = []
-        for what, c in self.cells.items():
-            found.append((what, Frame(self._at(c) - c.width / 2, self._top(c), c.width, c.height)))
-        return found
+        return [
+            (what, Frame(self._at(c) - c.width / 2, self._top(c), c.width, c.height))
+            for what, c in self.cells.items()
+        ]
 
     def paths(self) -> list[Path]:
         """Return the way of each edge, every shared piece once."""

@@ -11,7 +11,7 @@ from fgrad import tree
 from fgrad.core.control_flow import Branches, Scan, While, programs_of
 from fgrad.core.primitive import CONTRACTION
 from fgrad.core.program import Equation, Program, Var, aval_out, shown, shown_parameter
-from fgrad.core.scopes import Scope, scopes_of
+from fgrad.core.scopes import scopes_of
 from fgrad.viz.formatting import cut
 from fgrad.viz.graph import INPUT, OPERATION, OUTPUT, Box, Graph, Item
 
@@ -71,10 +71,7 @@ class _Reader:
 
     def around(self, e: Equation) -> Box | None:
         """Return the box of the scopes of an equation."""
-        box = self.box
-        for scope in scopes_of(e.line):
-            box = scope_box(self.scopes, scope, box)
-        return box
+        return scope_box(self.scopes, e.line, self.box)
 
     def inside(self, e: Equation, sources: Sequence[Item], box: Box | None) -> list[list[Item]] | None:
         """Add the programs that an operation holds, in boxes; None where it holds none that it runs."""
@@ -110,12 +107,12 @@ class _Reader:
         return found[-1][: len(e.outs)]
 
 
-def scope_box(known: dict[Any, Box], scope: Scope, parent: Box | None) -> Box:
-    """Return the box of a scope inside of another one."""
-    key = (scope, parent)
-    if key not in known:
-        known[key] = Box(scope.name, "backward" if scope.backward else "scope", parent)
-    return known[key]
+def scope_box(known: dict[Any, Box], line: str, box: Box | None) -> Box | None:
+    """Return the box of the scopes of a line, inside of another one."""
+    for scope in scopes_of(line):
+        kind = "backward" if scope.backward else "scope"
+        box = known.setdefault((scope, box), Box(scope.name, kind, box))
+    return box
 
 
 def _detail(e: Equation) -> str:

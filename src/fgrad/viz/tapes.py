@@ -12,7 +12,6 @@ from typing import Any
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.notes import Note, Recording, note_of, recording_of
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.scopes import scopes_of
 from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import current
@@ -234,12 +233,8 @@ class _Boxes:
             box = self.made(f"{self.titles.get(id(sweep.recording), 'inner')}.backward", "sweep", box)
         line = _first(n.line for n in group) or ""
         if any(n.name for n in group):
-            for scope in scopes_of(line):
-                box = scope_box(self.known, scope, box)
+            box = scope_box(self.known, line, box)
         return box
 
     def made(self, title: str, kind: str, parent: Box | None) -> Box:
-        key = (title, kind, parent)
-        if key not in self.known:
-            self.known[key] = Box(title, kind, parent)
-        return self.known[key]
+        return self.known.setdefault((title, kind, parent), Box(title, kind, parent))
