@@ -329,11 +329,4 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
         raise ValueError("The weights and list don't have the same length.")
     if w.dtype.kind == "c":
         raise TypeError("Cannot cast array data from complex to float64 according to the rule 'safe'")
-    total = bind(
-        "scatter_add",
-        linear.convert(w, np.dtype(float)),
-        places.astype(np.intp),
-        template=(HOLE,),
-        shape=counts.shape,
-    )
-    return as_tensor(total)
+    return as_tensor(_counted(places.astype(np.intp), linear.convert(w, np.dtype(float)), counts.size))

@@ -14,6 +14,7 @@ from fgrad.optim.transformations import (
     chain,
     like,
     scale_by_learning_rate,
+    squares,
     trace,
     zeros,
 )
@@ -141,7 +142,7 @@ def _by_moments(name: str, b1: float, b2: float, eps: float) -> GradientTransfor
     def update(grads: Any, state: Moments, params: Any = None) -> tuple[Any, Moments]:
         count = state.count + ONE
         mean = tree.map(lambda g, m: b1 * m + (1 - b1) * g, grads, state.mean)
-        square = tree.map(lambda g, s: b2 * s + (1 - b2) * _square(g), grads, state.square)
+        square = tree.map(lambda g, s: b2 * s + (1 - b2) * squares(g), grads, state.square)
         first, second = 1 - b1**count, 1 - b2**count
         updates = tree.map(
             lambda m, s: m / like(first, m) / (np.sqrt(s / like(second, s)) + eps), mean, square
@@ -199,11 +200,11 @@ def rmsprop(
 
     def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         mean, square = state
-        square = tree.map(lambda g, s: decay * s + (1 - decay) * _square(g), grads, square)
+        square = tree.map(lambda g, s: decay * s + (1 - decay) * squares(g), grads, square)
         spread = square
         if centered:
             mean = tree.map(lambda g, m: decay * m + (1 - decay) * g, grads, mean)
-            spread = tree.map(lambda s, m: s - _square(m), square, mean)
+            spread = tree.map(lambda s, m: s - squares(m), square, mean)
         if eps_in_sqrt:
             return tree.map(lambda g, s: g / np.sqrt(s + eps), grads, spread), (mean, square)
         return tree.map(lambda g, s: g / (np.sqrt(s) + eps), grads, spread), (mean, square)
@@ -253,10 +254,6 @@ def lion(
 
     direction = GradientTransformation(zeros, update)
     return chain(direction, add_decayed_weights(weight_decay), scale_by_learning_rate(learning_rate))
-
-
-def _square(g: Any) -> Any:
-    return g.real**2 + g.imag**2 if hasattr(g, "dtype") and g.dtype.kind == "c" else g * g
 
 
 def _real_zeros(params: Any) -> Any:

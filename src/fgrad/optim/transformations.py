@@ -128,12 +128,12 @@ def global_norm(x: Any) -> Any:
         >>> float(global_norm({"a": np.array([3.0]), "b": 4.0}))
         5.0
     """
-    return np.sqrt(sum(np.sum(_squares(leaf)) for leaf in tree.leaves(x)))
+    return np.sqrt(sum(np.sum(squares(leaf)) for leaf in tree.leaves(x)))
 
 
-def _squares(x: Any) -> Any:
-    dtype = getattr(x, "dtype", None)
-    return x.real**2 + x.imag**2 if dtype is not None and dtype.kind == "c" else np.square(x)
+def squares(x: Any) -> Any:
+    """Return the squares of absolute values."""
+    return x.real**2 + x.imag**2 if hasattr(x, "dtype") and x.dtype.kind == "c" else x * x
 
 
 def clip_by_global_norm(max_norm: float) -> GradientTransformation:
