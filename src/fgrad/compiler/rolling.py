@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class _Numbers:
     """Numbers of equations that are equal but for what they take, and for the integers of indices."""
 
     def __init__(self) -> None:
-        self._keys = Keys()
+        self.keys = Keys()
         self._known: dict[Any, int] = {}
         self._bodies: dict[int, tuple[Any, Any]] = {}
         self._avals: dict[int, int] = {}  # numbers of avals by their id: many variables share one
@@ -105,20 +106,16 @@ class _Numbers:
     def _array(self, x: Any) -> int:
         return 1 + self._known.setdefault((x.shape, x.dtype), len(self._known))
 
-    def constant(self, x: Any) -> Any:
-        """Return the key of a constant."""
-        return self._keys.of(x)
-
     def params(self, e: Equation) -> Any:
         """Return the key of the parameters, without the integers of an index."""
         if "index" in e.params:
             others = {k: v for k, v in e.params.items() if k != "index"}
-            key = self._keys.of
+            key = self.keys.of
             index = tuple([int if type(i) is int else key(i) for i in e.params["index"]])
             return (key(others) if others else None), index
         if "code" in e.params:
             return self._code(e.params["code"])
-        return self._keys.of(e.params)
+        return self.keys.of(e.params)
 
     def _kind(self, a: Any) -> Any:
         return self._array(a) if isinstance(a, np.ndarray | np.generic) else a.__class__
@@ -144,14 +141,14 @@ class _Numbers:
         places: dict[Var, int] = {v: i for i, v in enumerate(program.inputs)}
 
         def key(a: Any) -> Any:
-            return (places[a],) if a.__class__ is Var else (self._kind(a), self._keys.of(a))
+            return (places[a],) if a.__class__ is Var else (self._kind(a), self.keys.of(a))
 
         rows: list[Any] = [tuple([(v.aval.shape, v.aval.dtype) for v in program.inputs])]
         for e in program.equations:
             params = (
                 self._code(e.params["code"])
                 if isinstance(e.params.get("code"), PLAIN)
-                else self._keys.of(e.params)
+                else self.keys.of(e.params)
             )
             rows.append((e.name, tuple(map(key, e.args)), params, len(e.outs)))
             for v in e.outs:
@@ -310,15 +307,13 @@ class _Roller:
     def _loop(self, low: int, high: int, size: int) -> tuple[_Loop | None, list[tuple[int, int]]]:
         """Return a loop of the last steps between two places that fit together, and what remains."""
         turns = (high - low) // size
-        first = self._fitting(low, size, turns)
+        first, rest = self._fitting(low, size, turns), []
         if first:  # the steps before it are tried for themselves
             rest = [(low, low + min(first, turns - 1) * size)]
             if turns - first < TURNS or not self._is_long(low + first * size, low + turns * size):
                 return None, rest
             low += first * size
             turns -= first
-        else:
-            rest = []
         loop = self._known(low, size, turns)
         if loop is None:
             return None, rest
@@ -331,7 +326,7 @@ class _Roller:
                 and self._is_long(start, start + other * size)
                 and not self._fitting(start, size, other)
             ):
-                loop = self._known(low + shift, size, other) or loop
+                loop = self._known(start, size, other) or loop
         return (loop if self._is_worth_it(loop) else None), rest
 
     def _fitting(self, low: int, size: int, turns: int) -> int:
@@ -402,7 +397,7 @@ class _Roller:
         """Return the loop of steps that fit together; None if one of its operands does not after all."""
         loop = _Loop(low, size, turns)
         es = self.equations
-        key = self.numbers.constant
+        key = self.numbers.keys.of
         for at in range(size):
             row: list[Any] = []
             column = es[low + at : low + size * turns : size]
@@ -534,26 +529,20 @@ class _Roller:
         self.loops.sort(key=lambda x: x.start)
         for loop in self.loops:
             self.owner.update(dict.fromkeys(range(loop.start, loop.stop), loop))
-        i = 0
-        while i < len(self.equations):
+        for i, e in enumerate(self.equations):
             here = self.owner.get(i)
-            if here is None:
-                e = self.equations[i]
-                if e.name == "stack" and len(e.args) >= TURNS and all(a.__class__ is Var for a in e.args):
-                    whole = self._whole([self._reference(a) for a in e.args])
-                    if whole is not None:
-                        self.made.append(
-                            Equation("slice", (whole,), {"index": (slice(None),)}, e.outs, e.line)
-                        )
-                        i += 1
-                        continue
-                self.made.append(e.with_args([self._value(a) for a in e.args]))
-                i += 1
-            else:
-                self._open(here)
-                self.made.append(here)
-                self._close(here)
-                i = here.stop
+            if here is not None:
+                if i == here.start:
+                    self._open(here)
+                    self.made.append(here)
+                    self._close(here)
+                continue
+            if e.name == "stack" and len(e.args) >= TURNS and all(a.__class__ is Var for a in e.args):
+                whole = self._whole([self._reference(a) for a in e.args])
+                if whole is not None:
+                    self.made.append(Equation("slice", (whole,), {"index": (slice(None),)}, e.outs, e.line))
+                    continue
+            self.made.append(e.with_args([self._value(a) for a in e.args]))
         outputs = [self._value(y) for y in self.program.outputs]
         equations = []
         for e in self.made:
@@ -671,18 +660,12 @@ class _Roller:
             i = j
         aval = aval_out(xs[0])
         arrays: list[Any] = []
-        i = 0
-        while i < len(pieces):
-            if isinstance(pieces[i], tuple):
-                j = i
-                while j < len(pieces) and isinstance(pieces[j], tuple):
-                    j += 1
-                some = [self._value(p[0]) for p in pieces[i:j]]
+        for are_single, group in groupby(pieces, lambda p: isinstance(p, tuple)):
+            if are_single:
+                some = [self._value(x) for (x,) in group]
                 arrays.append(self._emit("stack", some, Aval((len(some), *aval.shape), aval.dtype)))
-                i = j
             else:
-                arrays.append(pieces[i])
-                i += 1
+                arrays += group
         if len(arrays) == 1:
             return arrays[0]
         return self._emit("concatenate", arrays, Aval((len(xs), *aval.shape), aval.dtype), axis=0)

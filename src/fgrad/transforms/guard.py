@@ -136,12 +136,9 @@ class _Writer(Writer):
                 self.demand(f"{part}.__class__ is {self.name(value._value.__class__)}")
             self.found.append(part)
             return True
-        if kind in _SCALARS:
-            self.demand(f"{name}.__class__ is {self.name(kind)}")
-        elif kind is not np.ndarray:
+        if kind is not np.ndarray and kind not in _SCALARS:
             return False
-        else:
-            self.demand(f"{name}.__class__ is {self.name(np.ndarray)}")
+        self.demand(f"{name}.__class__ is {self.name(kind)}")
         self.found.append(name)
         return True
 

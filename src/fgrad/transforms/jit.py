@@ -94,7 +94,7 @@ class Jit(Transformed, Generic[P, R]):
             raise
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _jitted, (self.fun, self.options)
+        return partial(Jit, **self.options), (self.fun,)
 
     def _call_slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Do what `__call__` does, with every check."""
@@ -243,10 +243,6 @@ class Jit(Transformed, Generic[P, R]):
         self._specialisations.clear()
         self._guards = []
         self._traces = 0
-
-
-def _jitted(fun: Callable[..., Any], options: dict[str, Any]) -> Jit[..., Any]:
-    return Jit(fun, **options)
 
 
 def _handle(x: Any) -> Tensor:
