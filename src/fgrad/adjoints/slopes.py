@@ -6,6 +6,7 @@ import ast
 import builtins
 import math
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import numba
@@ -237,10 +238,8 @@ def _function(name: str, constants: dict[str, Any]) -> Any:
         return HELPERS[name]
     if name in constants:
         return constants[name]
-    found: Any = {"np": np, "math": math}.get(name.partition(".")[0], builtins)
-    for part in name.split(".")[("." in name) :]:
-        found = getattr(found, part)
-    return found
+    first, _, rest = name.partition(".")
+    return attrgetter(rest or first)({"np": np, "math": math}.get(first, builtins))
 
 
 @cache

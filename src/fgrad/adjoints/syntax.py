@@ -220,11 +220,8 @@ def dotted(text: str) -> Any:
 
 def call(function: str, *args: ast.expr, ty: Any = None) -> Any:
     """Return a call of a function by name."""
-    return (
-        typed(ast.Call(dotted(function), list(args), []), ty)
-        if ty
-        else ast.Call(dotted(function), list(args), [])
-    )
+    made = ast.Call(dotted(function), list(args), [])
+    return typed(made, ty) if ty else made
 
 
 def load(array: str, index: Sequence[ast.expr], ty: Any) -> Any:

@@ -318,11 +318,7 @@ class Device:
         """Return an index of buffers for the library; index arrays may be NumPy's."""
         if index.__class__ is tuple:
             return tuple([self.index_of(part) for part in index])
-        if (
-            isinstance(index, slice | int | np.integer | bool | np.bool_)
-            or index is None
-            or index is Ellipsis
-        ):
+        if index is None or index is Ellipsis or isinstance(index, slice | int | np.integer | np.bool_):
             return index
         if isinstance(index, np.ndarray) and index.ndim:
             return self.constant(index).buffer

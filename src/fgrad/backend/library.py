@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib import import_module
+from operator import attrgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -131,12 +132,9 @@ def _named(name: str, numpy: Any, package: str) -> Callable[..., Any]:
     """Return a function by its name; those of SciPy are in modules of `package`, loaded when asked for."""
     module, _, last = name.rpartition(".")
     if name.startswith("scipy."):
-        found: Any = import_module(package + module)
+        f: Callable[..., Any] = getattr(import_module(package + module), last)
     else:
-        found = numpy
-        for part in module.split(".") if module else ():
-            found = getattr(found, part)
-    f: Callable[..., Any] = getattr(found, last)
+        f = attrgetter(name)(numpy)
     return f
 
 

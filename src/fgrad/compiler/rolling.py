@@ -145,11 +145,8 @@ class _Numbers:
 
         rows: list[Any] = [tuple([(v.aval.shape, v.aval.dtype) for v in program.inputs])]
         for e in program.equations:
-            params = (
-                self._code(e.params["code"])
-                if isinstance(e.params.get("code"), PLAIN)
-                else self.keys.of(e.params)
-            )
+            code = e.params.get("code")
+            params = self._code(code) if isinstance(code, PLAIN) else self.keys.of(e.params)
             rows.append((e.name, tuple(map(key, e.args)), params, len(e.outs)))
             for v in e.outs:
                 places[v] = len(places)

@@ -483,11 +483,8 @@ def apply_linear(primitive: Primitive, x: Any, params: dict[str, Any], out: Any 
         or s.thread != get_ident()
         or (s.foreign is not None and s.foreign())
     ):
-        return (
-            _boxed(primitive, (x,), params)
-            if s.base is not None
-            else apply_primitive(primitive, (x,), params)
-        )
+        apply = apply_primitive if s.base is None else _boxed
+        return apply(primitive, (x,), params)
     if out is None:
         out = primitive.run(v, **params)
     if out.dtype.kind not in "fc":

@@ -11,6 +11,7 @@ lines that follow it. So the body is a function.
 
 from __future__ import annotations
 
+import itertools
 import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
@@ -55,23 +56,14 @@ def fewest_steps(n: int, s: int) -> int:
     """
     if n <= 1:
         return 0
-    r = 0
-    while binomial(s, r) < n:
-        r += 1
+    r = next(r for r in itertools.count() if binomial(s, r) >= n)
     return r * n - binomial(s + 1, r - 1)
 
 
 def split(n: int, s: int) -> int:
     """Return after how many of `n` steps the second of `s` states is to be kept."""
-    r = 0
-    while binomial(s, r) < n:
-        r += 1
-    candidates = (
-        binomial(s, r - 2),
-        binomial(s, r - 1),
-        n - binomial(s - 1, r),
-        n - binomial(s - 1, r - 1),
-    )
+    r = next(r for r in itertools.count() if binomial(s, r) >= n)
+    candidates = binomial(s, r - 2), binomial(s, r - 1), n - binomial(s - 1, r), n - binomial(s - 1, r - 1)
     return min(
         (m for m in candidates if 0 < m < n),
         key=lambda m: m + fewest_steps(n - m, s - 1) + fewest_steps(m, s),

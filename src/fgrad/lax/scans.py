@@ -14,7 +14,7 @@ from fgrad.core.control_flow import Scan, avals_out
 from fgrad.core.tensor import bind, wrap
 from fgrad.lax.bodies import fitting, promoted
 from fgrad.lax.checkpointing import scan_in_parts
-from fgrad.lax.trees import Carry, flatten_like, pair, stack
+from fgrad.lax.trees import Carry, pair, stack
 from fgrad.transforms.calling import has_tensor, name_of
 from fgrad.transforms.stage import staged, staging, weakened
 
@@ -118,11 +118,10 @@ def _stacked(ys: Sequence[Any], f: Fun) -> Any:
         return stack(ys)
     columns: list[list[Any]] = [[] for _ in first]
     for y in ys:
-        leaves = flatten_like(structure, y)
-        if leaves is None:
+        leaves, other = tree.flatten(y)
+        if other != structure:
             raise TypeError(
-                f"scan: {name_of(f)} must return results of one structure, not {structure} and "
-                f"{tree.structure(y)}"
+                f"scan: {name_of(f)} must return results of one structure, not {structure} and {other}"
             )
         for column, leaf in zip(columns, leaves, strict=True):
             column.append(leaf)

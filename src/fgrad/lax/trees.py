@@ -106,12 +106,6 @@ def pair(out: Any, f: Callable[..., Any]) -> Any:
     return out
 
 
-def flatten_like(structure: Any, value: Any) -> list[Any] | None:
-    """Return the leaves of a tree of `structure`; None for a tree of another one."""
-    leaves, other = tree.flatten(value)
-    return leaves if other == structure else None
-
-
 def stack(xs: Sequence[Any]) -> Any:
     """Return arrays, numbers or Tensors of one shape, stacked along a new first axis; numbers are weak."""
     fixed = [x.dtype for x in xs if hasattr(x, "dtype")]
@@ -120,13 +114,7 @@ def stack(xs: Sequence[Any]) -> Any:
         xs = [x if hasattr(x, "dtype") else np.asarray(x, dtype) for x in xs]
     if any(x.__class__ is Tensor for x in xs):
         return functions.stack(*xs)
-    return (
-        np.stack(xs)
-        if np.shape(xs[0])
-        else np.array(xs)
-        if xs[0].__class__ is not DeviceArray
-        else np.stack(xs)
-    )
+    return np.stack(xs) if np.shape(xs[0]) or xs[0].__class__ is DeviceArray else np.array(xs)
 
 
 def as_tensors(leaves: Sequence[Any]) -> list[Tensor]:

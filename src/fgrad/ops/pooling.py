@@ -100,11 +100,9 @@ def _written_spread(ct: Any, *, window: Steps, stride: Steps, padding: Pads, spa
         bind("slice_backward", ct, shape=shape, index=i) for i in _slices(window, stride, ct.shape[-rank:])
     ]
     back = bind("slice", functools.reduce(lambda y, part: y + part, parts), index=there)
-    return (
-        bind("slice_backward", back, shape=(*ct.shape[:-rank], *space), index=here)
-        if _cuts(padding)
-        else back
-    )
+    if not _cuts(padding):
+        return back
+    return bind("slice_backward", back, shape=(*ct.shape[:-rank], *space), index=here)
 
 
 def _max_adjoint(ct: Any, out: Any, x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
