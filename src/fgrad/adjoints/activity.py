@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fgrad.adjoints import syntax
-from fgrad.adjoints.syntax import Assign, Function, Opaque, Store
+from fgrad.adjoints.syntax import Assign, Function, Store
 
 
 def carriers(node: Any) -> Iterator[str]:
@@ -54,8 +54,6 @@ def active_names(function: Function, wrt: Iterable[str], outputs: Iterable[str])
             target = s.name if isinstance(s, Assign) else s.array
             if target in floating:
                 flows.append((root(target), {root(n) for n in carriers(s.value) if n in floating}))
-        elif isinstance(s, Opaque):
-            continue
     varied = _closed({root(n) for n in wrt}, [(t, f) for t, fs in flows for f in fs])
     useful = _closed({root(n) for n in outputs}, [(f, t) for t, fs in flows for f in fs])
     both = varied & useful

@@ -9,6 +9,7 @@ Hascoët, Naumann & Pascual 2005). What neither of them needs is left out of the
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,11 +68,7 @@ class Recording:
         self._uses: dict[Stmt, set[str]] = {}
         self.bounds = Bounds(self.function)
         self.owners = self.bounds.owners
-        self.all_reads: dict[str, int] = {}
-        for name in self.read_below(self.function.body):
-            self.all_reads[name] = self.all_reads.get(name, 0) + 1
-        for name in self.function.returns:
-            self.all_reads[name] = self.all_reads.get(name, 0) + 1
+        self.all_reads = Counter([*self.read_below(self.function.body), *self.function.returns])
 
     def run(self) -> Plan:
         """Return the plan: of the loops whose turns may run again, those do where that records less."""
@@ -218,15 +215,10 @@ class Recording:
 
     def locals(self, body: list[Stmt]) -> set[str]:
         """Return scalars that every run of a block assigns before it reads them, and nobody reads behind."""
-        counts: dict[str, int] = {}
-        for n in self.read_below(body):
-            counts[n] = counts.get(n, 0) + 1
+        counts = Counter(self.read_below(body))
         assigned = {s.name for s in syntax.walk(body) if isinstance(s, Assign)}
-        found = set()
-        for n in assigned:
-            if counts.get(n, 0) == self.all_reads.get(n, 0) and self.defined_first(n, body) is not False:
-                found.add(n)
-        return found
+        hidden = {n for n in assigned if counts[n] == self.all_reads[n]}
+        return {n for n in hidden if self.defined_first(n, body) is not False}
 
     def defined_first(self, name: str, body: Sequence[Stmt]) -> bool | None:
         """Return whether a block assigns a scalar before it reads it; None: it does neither for sure."""

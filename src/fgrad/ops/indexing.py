@@ -116,11 +116,8 @@ def _joined(parts: Sequence[tuple[Any, Aval, dict[str, Any]]]) -> Any:
     shape = parts[0][1].shape
     n = math.prod(shape)
     if len(parts) * n < _WORTH:
-        whole = None
-        for ct, _, params in parts:
-            here = bind("slice_backward", ct, shape=shape, index=params["index"])
-            whole = here if whole is None else bind("add", whole, here)
-        return whole
+        arrays = (bind("slice_backward", ct, shape=shape, index=params["index"]) for ct, _, params in parts)
+        return functools.reduce(functools.partial(bind, "add"), arrays)
     flat = [reshape(ct, (math.prod(ct.shape),)) for ct, _, _ in parts]
     places = np.concatenate([_places(shape, params["index"]) for _, _, params in parts])
     places.setflags(write=False)

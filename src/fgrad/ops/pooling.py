@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -89,7 +90,7 @@ def _written_sum(x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
         seen = bind("slice", x, index=here) if _cuts(padding) else x
         x = bind("slice_backward", seen, shape=(*x.shape[: -len(window)], *full), index=there)
     parts = [bind("slice", x, index=index) for index in _slices(window, stride, count[-len(window) :])]
-    return functools.reduce(lambda y, part: y + part, parts)
+    return functools.reduce(operator.add, parts)
 
 
 def _written_spread(ct: Any, *, window: Steps, stride: Steps, padding: Pads, space: Shape) -> Any:
@@ -99,7 +100,7 @@ def _written_spread(ct: Any, *, window: Steps, stride: Steps, padding: Pads, spa
     parts = [
         bind("slice_backward", ct, shape=shape, index=i) for i in _slices(window, stride, ct.shape[-rank:])
     ]
-    back = bind("slice", functools.reduce(lambda y, part: y + part, parts), index=there)
+    back = bind("slice", functools.reduce(operator.add, parts), index=there)
     if not _cuts(padding):
         return back
     return bind("slice_backward", back, shape=(*ct.shape[:-rank], *space), index=here)
@@ -119,17 +120,13 @@ def _max_adjoint(ct: Any, out: Any, x: Any, *, window: Steps, stride: Steps, pad
         x = bind("update", near(x).full(whole, np.nan, x.dtype), seen, index=there)
     ties = [(index, bind("equal", bind("slice", x, index=index), out))
             for index in _slices(window, stride, out.shape[-rank:])]  # fmt: skip
-    number: Any = 0
-    for _, tie in ties:
-        number = number + bind("convert", tie, dtype=ct.dtype)
+    number = sum(bind("convert", tie, dtype=ct.dtype) for _, tie in ties)
     if any(max(p) >= k for p, k in zip(padding, window, strict=True)):  # a window may see no element
         number = bind("maximum", number, 1)
     share = ct / number
-    total: Any = None
-    for index, tie in ties:
-        part = bind("slice_backward", bind("where", tie, share, 0), shape=whole, index=index)
-        total = part if total is None else total + part
-    back = bind("slice", total, index=there)
+    shares = ((index, bind("where", tie, share, 0)) for index, tie in ties)
+    parts = (bind("slice_backward", part, shape=whole, index=index) for index, part in shares)
+    back = bind("slice", functools.reduce(operator.add, parts), index=there)
     return bind("slice_backward", back, shape=shape, index=here) if _cuts(padding) else back
 
 

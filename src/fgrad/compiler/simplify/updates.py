@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
@@ -46,10 +47,7 @@ def added(rw: Rewriting, e: Equation) -> Any:
     whole = _assembled(rw, _summed(rw, parts), out.aval)
     if whole is None:
         return None
-    total = others[0] if others else None
-    for term in others[1:]:
-        total = rw.add(total, term)
-    return whole if total is None else rw.add(total, whole)
+    return reduce(rw.add, [*others, whole])
 
 
 def _summed(rw: Rewriting, parts: Sequence[Part]) -> list[Part]:
