@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
@@ -215,9 +216,12 @@ def _entries(path: str, names: Iterable[str], level: int) -> str:
 def _signature(name: str, thing: Any) -> str:
     """Return how a thing is called, as a block of code; nothing where it does not say so."""
     try:
-        return f"```python\n{name}{inspect.signature(thing)}\n```\n\n"
+        given = inspect.signature(thing)
     except (TypeError, ValueError):
         return ""
+    parameters = [p.replace(annotation=p.empty) for p in given.parameters.values()]
+    shown = str(given.replace(parameters=parameters, return_annotation=given.empty))
+    return f"```python\n{name}{shown.replace(repr(np._NoValue), 'np._NoValue')}\n```\n\n"
 
 
 def _described(thing: Any) -> str:

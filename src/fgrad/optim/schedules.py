@@ -7,9 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.docstrings import completes
 from fgrad.optim.transformations import Schedule
 
+_schedule = completes(
+    {},
+    Returns="""A function of the number of steps done, an integer or an array of them, which returns
+    floats of its shape.""",
+)
 
+
+@_schedule
 def linear_schedule(init_value: float, end_value: float, transition_steps: int) -> Schedule:
     """Return the schedule that goes from one value to another on a straight line, and stays there.
 
@@ -17,10 +25,6 @@ def linear_schedule(init_value: float, end_value: float, transition_steps: int) 
         init_value: before the first step.
         end_value: after `transition_steps`.
         transition_steps: positive.
-
-    Returns:
-        A function of the number of steps done, an integer or an array of them, which returns floats of its
-        shape.
 
     Raises:
         ValueError: `transition_steps` is not positive.
@@ -33,6 +37,7 @@ def linear_schedule(init_value: float, end_value: float, transition_steps: int) 
     return lambda count: init_value + (end_value - init_value) * np.clip(count / transition_steps, 0.0, 1.0)
 
 
+@_schedule
 def exponential_decay(
     init_value: float, transition_steps: int, decay_rate: float, *, staircase: bool = False
 ) -> Schedule:
@@ -43,10 +48,6 @@ def exponential_decay(
         transition_steps: after how many steps the value is multiplied by `decay_rate` once.
         decay_rate: positive.
         staircase: whether it is multiplied all at once then.
-
-    Returns:
-        A function of the number of steps done, an integer or an array of them, which returns floats of its
-        shape.
 
     Raises:
         ValueError: `transition_steps` is not positive.
@@ -64,6 +65,7 @@ def exponential_decay(
     return schedule
 
 
+@_schedule
 def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.0) -> Schedule:
     """Return the schedule that falls to alpha init_value along half a wave of a cosine.
 
@@ -71,10 +73,6 @@ def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.
         init_value: before the first step.
         decay_steps: positive; the value stays from there on.
         alpha: which part of `init_value` is left at the end.
-
-    Returns:
-        A function of the number of steps done, an integer or an array of them, which returns floats of its
-        shape.
 
     Raises:
         ValueError: `decay_steps` is not positive.
@@ -95,16 +93,13 @@ def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.
     return schedule
 
 
+@_schedule
 def piecewise_constant_schedule(init_value: float, boundaries_and_scales: Mapping[int, float]) -> Schedule:
     """Return the schedule that is multiplied by a scale at each boundary.
 
     Args:
         init_value: before the first boundary.
         boundaries_and_scales: the number of a step, from which on the value is multiplied by this scale.
-
-    Returns:
-        A function of the number of steps done, an integer or an array of them, which returns floats of its
-        shape.
 
     Example:
         >>> steps = piecewise_constant_schedule(1.0, {10: 0.1, 20: 0.1})
@@ -121,16 +116,13 @@ def piecewise_constant_schedule(init_value: float, boundaries_and_scales: Mappin
     return schedule
 
 
+@_schedule
 def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
     """Return one schedule of several: at each boundary the next one begins, and counts from there.
 
     Args:
         schedules: one after the other.
         boundaries: numbers of steps, increasing, at which the next schedule takes over.
-
-    Returns:
-        A function of the number of steps done, an integer or an array of them, which returns floats of its
-        shape.
 
     Raises:
         ValueError: there is not one boundary less than schedules.
@@ -152,6 +144,7 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
     return schedule
 
 
+@_schedule
 def warmup_cosine_decay_schedule(
     init_value: float, peak_value: float, warmup_steps: int, decay_steps: int, end_value: float = 0.0
 ) -> Schedule:
@@ -163,10 +156,6 @@ def warmup_cosine_decay_schedule(
         warmup_steps: positive.
         decay_steps: of the whole schedule, with the warm-up.
         end_value: where it ends.
-
-    Returns:
-        A function of the number of steps done, an integer or an array of them, which returns floats of its
-        shape.
 
     Raises:
         ValueError: `decay_steps` is not more than `warmup_steps`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fgrad.core.tensor import bind
+from fgrad.docstrings import completes
 from fgrad.extend.engine import discrete_lyapunov, matrices, systems
 from fgrad.scipy.linalg import arguments
 
@@ -117,27 +118,28 @@ def solve_discrete_lyapunov(a: Any, q: Any, method: str | None = None) -> Any:
 # ---- Riccati
 
 
+_stabilizing = completes(
+    {
+        "a": "matrices (..., m, m).",
+        "b": "matrices (..., m, n).",
+        "q": "Hermitian matrices (..., m, m); of others the Hermitian part counts.",
+        "r": "regular Hermitian matrices (..., n, n), likewise.",
+        "e": "not supported.",
+        "s": "matrices (..., m, n); None: zeros.",
+        "balanced": "taken for SciPy's sake.",
+    },
+    Returns="Hermitian matrices (..., m, m); floats or complex numbers, integers give float64.",
+    Raises="""LinAlgError: there is no such solution.
+    NotImplementedError: `e` is given.
+    ValueError: incompatible shapes.""",
+)
+
+
+@_stabilizing
 def solve_continuous_are(
     a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any = None, balanced: bool = True
 ) -> Any:
     """Return the stabilizing solution x of a^H x + x a - (x b + s) r^-1 (b^H x + s^H) + q = 0.
-
-    Args:
-        a: matrices (..., m, m).
-        b: matrices (..., m, n).
-        q: Hermitian matrices (..., m, m); of others the Hermitian part counts.
-        r: regular Hermitian matrices (..., n, n), likewise.
-        e: not supported.
-        s: matrices (..., m, n); None: zeros.
-        balanced: taken for SciPy's sake.
-
-    Returns:
-        Hermitian matrices (..., m, m); floats or complex numbers, integers give float64.
-
-    Raises:
-        LinAlgError: there is no such solution.
-        NotImplementedError: `e` is given.
-        ValueError: incompatible shapes.
 
     Derivative:
         By Lyapunov's equation: Kao & Hennequin (2020), arXiv:2011.11430. In a, b, q, r and s; those of q and
@@ -155,27 +157,11 @@ def solve_continuous_are(
     return _riccati(a, b, q, r, e, s, discrete=False)
 
 
+@_stabilizing
 def solve_discrete_are(
     a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any = None, balanced: bool = True
 ) -> Any:
     """Return the stabilizing x of x = a^H x a - (a^H x b + s) (r + b^H x b)^-1 (b^H x a + s^H) + q.
-
-    Args:
-        a: matrices (..., m, m).
-        b: matrices (..., m, n).
-        q: Hermitian matrices (..., m, m); of others the Hermitian part counts.
-        r: regular Hermitian matrices (..., n, n), likewise.
-        e: not supported.
-        s: matrices (..., m, n); None: zeros.
-        balanced: taken for SciPy's sake.
-
-    Returns:
-        Hermitian matrices (..., m, m); floats or complex numbers, integers give float64.
-
-    Raises:
-        LinAlgError: there is no such solution.
-        NotImplementedError: `e` is given.
-        ValueError: incompatible shapes.
 
     Derivative:
         By Stein's equation, as that of `solve_continuous_are` by Lyapunov's.

@@ -10,6 +10,7 @@ from scipy import fft as fourier
 from scipy import signal as reference
 
 from fgrad.core.tensor import bind
+from fgrad.docstrings import completes
 from fgrad.extend.engine import conjugate, convert, for_tensors, inexact, promoted, reshape, together, windows
 from fgrad.numpy import fft
 from fgrad.numpy.padding import pad
@@ -154,24 +155,23 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
     return _in_dtype_of(_convolved(x, conjugate(turned(y)), mode, method), in1, in2)
 
 
+_by_transforms = completes(
+    {
+        "in1": "real or complex array; integers are taken as float64.",
+        "in2": "likewise.",
+        "mode": "as in `convolve`.",
+        "axes": "along which to convolve; along others the operands broadcast. None: all.",
+    },
+    Returns="Array of the common float or complex dtype, of the shape of `convolve`'s.",
+    Raises="ValueError: incompatible shapes, an unknown mode, or no axes.",
+    Derivative="That of the transforms, in both operands.",
+)
+
+
 @for_tensors(reference.fftconvolve)
+@_by_transforms
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
     """Return the convolution by Fourier transforms.
-
-    Args:
-        in1: real or complex array; integers are taken as float64.
-        in2: likewise.
-        mode: as in `convolve`.
-        axes: along which to convolve; along others the operands broadcast. None: all.
-
-    Returns:
-        Array of the common float or complex dtype, of the shape of `convolve`'s.
-
-    Raises:
-        ValueError: incompatible shapes, an unknown mode, or no axes.
-
-    Derivative:
-        That of the transforms, in both operands.
 
     Example:
         >>> fftconvolve([1.0, 2.0], [1.0, 3.0]).round(6)
@@ -210,23 +210,9 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
 
 
 @for_tensors(reference.oaconvolve)
+@_by_transforms
 def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
     """Return what `fftconvolve` does.
-
-    Args:
-        in1: real or complex array; integers are taken as float64.
-        in2: likewise.
-        mode: as in `convolve`.
-        axes: along which to convolve; along others the operands broadcast. None: all.
-
-    Returns:
-        Array of the common float or complex dtype, of the shape of `convolve`'s.
-
-    Raises:
-        ValueError: incompatible shapes, an unknown mode, or no axes.
-
-    Derivative:
-        That of the transforms, in both operands.
 
     Differences from SciPy:
         For Tensors it is one transform of the whole, without overlapping parts.
@@ -277,22 +263,23 @@ def _planes(name: str, in1: Any, in2: Any, mode: str) -> tuple[Any, Any]:
     return x, y
 
 
+_of_matrices = completes(
+    {
+        "in1": "real or complex matrix; integers are taken as float64.",
+        "in2": "likewise.",
+        "mode": "as in `convolve`.",
+        "boundary": 'what lies around `in1`: "fill" (`fillvalue`), "wrap" or "symm" (mirrored).',
+        "fillvalue": "one number.",
+    },
+    Returns="Matrix of the common float or complex dtype, of the shape of `convolve`'s.",
+    Raises="ValueError: operands that are no matrices, an unknown mode or boundary.",
+)
+
+
 @for_tensors(reference.convolve2d)
+@_of_matrices
 def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
     """Return the convolution of two matrices.
-
-    Args:
-        in1: real or complex matrix; integers are taken as float64.
-        in2: likewise.
-        mode: as in `convolve`.
-        boundary: what lies around `in1`: "fill" (`fillvalue`), "wrap" or "symm" (mirrored).
-        fillvalue: one number.
-
-    Returns:
-        Matrix of the common float or complex dtype, of the shape of `convolve`'s.
-
-    Raises:
-        ValueError: operands that are no matrices, an unknown mode or boundary.
 
     Derivative:
         In both matrices and `fillvalue`. What is repeated or mirrored around `in1` adds to the elements it
@@ -311,21 +298,9 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
 
 
 @for_tensors(reference.correlate2d)
+@_of_matrices
 def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
     """Return the cross-correlation of two matrices, of `in1` and conj(in2).
-
-    Args:
-        in1: real or complex matrix; integers are taken as float64.
-        in2: likewise.
-        mode: as in `convolve`.
-        boundary: what lies around `in1`: "fill" (`fillvalue`), "wrap" or "symm" (mirrored).
-        fillvalue: one number.
-
-    Returns:
-        Matrix of the common float or complex dtype, of the shape of `convolve`'s.
-
-    Raises:
-        ValueError: operands that are no matrices, an unknown mode or boundary.
 
     Derivative:
         In both matrices, conjugate linear in `in2`, and in `fillvalue`.

@@ -12,6 +12,7 @@ from scipy import signal as reference
 
 from fgrad.core.placement import near, placed
 from fgrad.core.tensor import bind
+from fgrad.docstrings import completes
 from fgrad.extend.engine import HOLE, conjugate, convert, for_tensors, imag, inexact, real, together
 from fgrad.numpy import fft
 from fgrad.numpy.indexing import take
@@ -289,7 +290,26 @@ def istft(
 # ---- averages
 
 
+_averaged = completes(
+    {
+        "x": "signals along `axis`.",
+        "fs": "the sampling frequency, a number.",
+        "window": "as in `stft`.",
+        "nperseg": "the length of segments; None: 256.",
+        "noverlap": "as in `stft`.",
+        "nfft": "likewise.",
+        "detrend": "likewise.",
+        "return_onesided": "likewise.",
+        "scaling": '"density" or "spectrum".',
+        "axis": "the axis of time, and of frequencies.",
+        "average": '"mean" or "median" of segments.',
+    },
+    Raises="ValueError: invalid numbers, names or shapes.",
+)
+
+
 @for_tensors(reference.csd)
+@_averaged
 def csd(
     x: Any,
     y: Any,
@@ -307,25 +327,11 @@ def csd(
     """Return frequencies and the cross power spectral density of two signals, by Welch's method.
 
     Args:
-        x: signals along `axis`.
         y: signals of the same length.
-        fs: the sampling frequency, a number.
-        window: as in `stft`.
-        nperseg: the length of segments; None: 256.
-        noverlap: as in `stft`.
-        nfft: likewise.
-        detrend: likewise.
-        return_onesided: likewise.
-        scaling: "density" or "spectrum".
-        axis: the axis of time, and of frequencies.
-        average: "mean" or "median" of segments.
 
     Returns:
         Frequencies as an array of float64, and the density, complex, with frequencies along `axis`; real
         where x is y.
-
-    Raises:
-        ValueError: invalid numbers, names or shapes.
 
     Derivative:
         In the signals and the window, through the average; "median" shares ties as `numpy.median` does.
@@ -376,6 +382,7 @@ def csd(
 
 
 @for_tensors(reference.welch)
+@_averaged
 def welch(
     x: Any,
     fs: Any = 1.0,
@@ -391,24 +398,8 @@ def welch(
 ) -> tuple[Any, Any]:
     """Return frequencies and the power spectral density of a signal: `csd` of it with itself.
 
-    Args:
-        x: signals along `axis`.
-        fs: the sampling frequency, a number.
-        window: as in `stft`.
-        nperseg: the length of segments; None: 256.
-        noverlap: as in `stft`.
-        nfft: likewise.
-        detrend: likewise.
-        return_onesided: likewise.
-        scaling: "density" or "spectrum".
-        axis: the axis of time, and of frequencies.
-        average: "mean" or "median" of segments.
-
     Returns:
         Frequencies as an array of float64, and the density, real, with frequencies along `axis`.
-
-    Raises:
-        ValueError: invalid numbers, names or shapes.
 
     Derivative:
         That of `csd`, in the signal and the window.
