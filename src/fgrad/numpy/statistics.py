@@ -327,11 +327,33 @@ def quantile(
     return _quantiles(a, q, axis, out, method, keepdims, weights, percent=False, skip=False)
 
 
-def _like_quantile(name: str, doc: str, *, percent: bool, skip: bool) -> Callable[..., Any]:
-    """Return NumPy's function `name`, which takes what `quantile` takes."""
+def _like_quantile(
+    theirs: Callable[..., Any], what: str, derivative: str, example: str
+) -> Callable[..., Any]:
+    """Return NumPy's function `theirs`, which takes what `quantile` takes."""
+    name = theirs.__name__
+    percent, skip = name.endswith("percentile"), name.startswith("nan")
+    given, result = example.split(" -> ")
 
-    @extends(getattr(np, name))
-    @named(name, doc)
+    @extends(theirs)
+    @named(
+        name,
+        f"""Return {what}.
+
+        Returns:
+            Array of the shape of `q`, then of `a` without the axes; integers give float64.
+
+        Raises:
+            ValueError: `q` is not in [0, {100 if percent else 1}], or an unknown `method`.
+
+        Derivative:
+            That of {derivative}.
+
+        Example:
+            >>> fnp.{name}(np.array({given})
+            np.float64({result})
+        """,
+    )
     def function(
         a: Any,
         q: Any,
@@ -348,67 +370,18 @@ def _like_quantile(name: str, doc: str, *, percent: bool, skip: bool) -> Callabl
     return function
 
 
-percentile: Callable[..., Any] = _like_quantile(
-    "percentile",
-    """Return percentiles over axes: what `quantile` returns for the fractions `q` / 100.
-
-    Returns:
-        Array of the shape of `q`, then of `a` without the axes; integers give float64.
-
-    Raises:
-        ValueError: `q` is not in [0, 100], or an unknown `method`.
-
-    Derivative:
-        That of `quantile`, in `a` and `q`.
-
-    Example:
-        >>> fnp.percentile(np.array([3.0, 1.0, 2.0]), 25)
-        np.float64(1.5)
-    """,
-    percent=True,
-    skip=False,
-)
-nanquantile: Callable[..., Any] = _like_quantile(
-    "nanquantile",
-    """Return the quantiles over axes of the elements that are not NaN; see `quantile`.
-
-    Returns:
-        Array of the shape of `q`, then of `a` without the axes; integers give float64.
-
-    Raises:
-        ValueError: `q` is not in [0, 1], or an unknown `method`.
-
-    Derivative:
-        That of `quantile`. The gradient of an element that is NaN is zero, unless it is the result because
-        its whole slice is NaN.
-
-    Example:
-        >>> fnp.nanquantile(np.array([3.0, np.nan, 1.0]), 0.5)
-        np.float64(2.0)
-    """,
-    percent=False,
-    skip=True,
-)
-nanpercentile: Callable[..., Any] = _like_quantile(
-    "nanpercentile",
-    """Return the percentiles over axes of the elements that are not NaN; see `nanquantile`.
-
-    Returns:
-        Array of the shape of `q`, then of `a` without the axes; integers give float64.
-
-    Raises:
-        ValueError: `q` is not in [0, 100], or an unknown `method`.
-
-    Derivative:
-        That of `nanquantile`.
-
-    Example:
-        >>> fnp.nanpercentile(np.array([3.0, np.nan, 1.0]), 50)
-        np.float64(2.0)
-    """,
-    percent=True,
-    skip=True,
-)
+# fmt: off
+percentile = _like_quantile(np.percentile,
+    "percentiles over axes: what `quantile` returns for the fractions `q` / 100",
+    "`quantile`, in `a` and `q`", "[3.0, 1.0, 2.0]), 25 -> 1.5")
+nanquantile = _like_quantile(np.nanquantile,
+    "the quantiles over axes of the elements that are not NaN; see `quantile`",
+    "`quantile`. The gradient of an element that is NaN is zero, unless it is the result because\n"
+    "            its whole slice is NaN", "[3.0, np.nan, 1.0]), 0.5 -> 2.0")
+nanpercentile = _like_quantile(np.nanpercentile,
+    "the percentiles over axes of the elements that are not NaN; see `nanquantile`",
+    "`nanquantile`", "[3.0, np.nan, 1.0]), 50 -> 2.0")
+# fmt: on
 
 
 @extends(np.median)
