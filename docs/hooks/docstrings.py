@@ -11,7 +11,7 @@ from griffe import Alias, Extension, Function, Module, Object
 
 COMPLETED = (  # modules that use `fgrad.docstrings`
     *("distributed.collectives", "nn.activations", "optim.holders", "optim.schedules"),
-    *("random.continuous", "scipy.linalg.equations", "scipy.ndimage.filters"),
+    *("numpy.fft.transforms", "random.continuous", "scipy.linalg.equations", "scipy.ndimage.filters"),
     *("scipy.signal.convolution", "scipy.signal.spectral"),
 )
 GATHERED = ("fgrad.numpy", "fgrad.numpy.fft", "fgrad.numpy.linalg")  # whose stubs say what is there

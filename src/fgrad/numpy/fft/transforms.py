@@ -13,6 +13,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.views import unordered
+from fgrad.docstrings import completes
 from fgrad.numpy.arrays import as_value, asarray
 from fgrad.numpy.permutations import roll
 from fgrad.numpy.registry import as_array, implements, stored
@@ -91,11 +92,14 @@ def _several(name: str, a: Any, plan: Sequence[tuple[int | None, int]], norm: An
     return as_array(a)
 
 
+_said = completes({}, Raises="ValueError: a length is not positive, or an unknown `norm`.")
+
+
 def _transforms(theirs: F) -> Callable[[F], F]:
-    """Return the decorator of a transform for Tensors; NumPy's transforms arrays."""
+    """Return the decorator of a transform for Tensors, and what most of them raise; arrays are NumPy's."""
 
     def decorate(f: F) -> F:
-        @functools.wraps(f)
+        @functools.wraps(_said(f))
         def transform(a: Any, *args: Any, **kw: Any) -> Any:
             a = as_value(a)
             is_tensor = any(isinstance(x, Tensor) for x in (a, *args, *kw.values()))
@@ -143,9 +147,6 @@ def ifft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: An
     Returns:
         Array of the shape of `a`, of length `n` where given; complex, in the precision of `a`.
 
-    Raises:
-        ValueError: a length is not positive, or an unknown `norm`.
-
     Derivative:
         Linear: `ifft` of the cotangent.
 
@@ -184,9 +185,6 @@ def irfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: A
     Returns:
         Array of the shape of `a`, of length `n` along the axis; real, in the precision of `a`.
 
-    Raises:
-        ValueError: a length is not positive, or an unknown `norm`.
-
     Derivative:
         Linear in the real and imaginary parts; the imaginary parts of the first element and, for even n, of
         the last are ignored and have gradient zero.
@@ -204,9 +202,6 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: An
 
     Returns:
         Array of length `n`, 2 (m - 1) of m elements by default; real, in the precision of `a`.
-
-    Raises:
-        ValueError: a length is not positive, or an unknown `norm`.
 
     Derivative:
         Linear in real and imaginary parts; the imaginary parts of the first and, for an even length, the last
@@ -226,9 +221,6 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: A
 
     Returns:
         Array of n // 2 + 1 elements; complex, in the precision of `a`.
-
-    Raises:
-        ValueError: a length is not positive, or an unknown `norm`.
 
     Derivative:
         Linear; of real arrays real.
@@ -328,15 +320,12 @@ def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any =
     return stored(_to_real(_several("ifft", a, others, norm), n, last, norm), out)
 
 
-@implements(np.fft.fft2)
+@_transforms(np.fft.fft2)
 def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
     """Return the Fourier transform along two axes.
 
     Returns:
         Array of the shape of `a`, of lengths `s` where given; complex, in the precision of `a`.
-
-    Raises:
-        ValueError: a length is not positive, or an unknown `norm`.
 
     Derivative:
         Linear: `fft2` of the cotangent.
@@ -349,15 +338,12 @@ def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any
     return fftn(a, s, axes, norm, out)
 
 
-@implements(np.fft.ifft2)
+@_transforms(np.fft.ifft2)
 def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
     """Return the inverse of `fft2`.
 
     Returns:
         Array of the shape of `a`, of lengths `s` where given; complex, in the precision of `a`.
-
-    Raises:
-        ValueError: a length is not positive, or an unknown `norm`.
 
     Derivative:
         Linear: `ifft2` of the cotangent.
@@ -370,15 +356,12 @@ def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: An
     return ifftn(a, s, axes, norm, out)
 
 
-@implements(np.fft.rfft2)
+@_transforms(np.fft.rfft2)
 def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
     """Return the Fourier transform of real numbers along two axes, half of it along the last one.
 
     Returns:
         Array with n // 2 + 1 elements along the last axis; complex, in the precision of `a`.
-
-    Raises:
-        ValueError: a length is not positive, or an unknown `norm`.
 
     Derivative:
         Linear; of real arrays real.
@@ -391,15 +374,12 @@ def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: An
     return rfftn(a, s, axes, norm, out)
 
 
-@implements(np.fft.irfft2)
+@_transforms(np.fft.irfft2)
 def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
     """Return the inverse of `rfft2`.
 
     Returns:
         Array of lengths `s` where given, else the last one even; real, in the precision of `a`.
-
-    Raises:
-        ValueError: a length is not positive, or an unknown `norm`.
 
     Derivative:
         Linear in real and imaginary parts, as that of `irfft`.
