@@ -43,12 +43,11 @@ def completes(arguments: Mapping[str, str], **sections: str) -> Callable[[F], F]
             lead, *parts = re.split(r"\n\n([A-Z][A-Za-z ]*):\n", inspect.cleandoc(f.__doc__))
             said = {title.replace("_", " "): f"    {text}" for title, text in sections.items()}
             said |= {"": lead, **dict(zip(parts[::2], parts[1::2], strict=True))}
-            _, *own = re.split(r"^    (\w+): ", said.get("Args", ""), flags=re.MULTILINE)
-            known = {**arguments, **dict(zip(own[::2], map(str.rstrip, own[1::2]), strict=True))}
-            given = [
-                f"    {name}: {known[name]}" for name in inspect.signature(f).parameters if name in known
-            ]
-            said["Args"] = "\n".join(given)
+            if arguments:  # a signature takes long
+                _, *own = re.split(r"^    (\w+): ", said.get("Args", ""), flags=re.MULTILINE)
+                known = {**arguments, **dict(zip(own[::2], map(str.rstrip, own[1::2]), strict=True))}
+                names = [name for name in inspect.signature(f).parameters if name in known]
+                said["Args"] = "\n".join([f"    {name}: {known[name]}" for name in names])
             titles = sorted((t for t in said if said[t]), key=_SECTIONS.index)
             f.__doc__ = "\n\n".join(f"{t}:\n{said[t]}" if t else lead for t in titles)
         return f
