@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -282,15 +283,14 @@ class Adjoint(Snapshots):
 
     def counts(self, body: list[Stmt]) -> dict[str, int]:
         """Return how many values a block records at most, not counting loops of unknown length."""
-        found: dict[str, int] = {}
+        found = Counter[str]()
         for s in body if self.recording else ():
             if s in self.plan.pushed:
-                k = stack_of(self.target(s)[1])
-                found[k] = found.get(k, 0) + 1
+                found[stack_of(self.target(s)[1])] += 1
             times = 1 if isinstance(s, If) else 0 if self.runs_later(s) else _turns(s) or 0
             for b in syntax.blocks(s) if times else ():
                 for k, n in self.counts(b).items():
-                    found[k] = found.get(k, 0) + n * times
+                    found[k] += n * times
         return found
 
     def reserve_before(self, s: For, out: emission.Text) -> bool:

@@ -7,6 +7,7 @@ import builtins
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -86,9 +87,7 @@ class Calls:
 
     def called(self, function: Any, args: list[Value], keywords: dict[str, Value], node: ast.Call) -> Value:
         """Return what a call gives."""
-        kernel = getattr(function, "kernel_to_differentiate", None)
-        if kernel is not None:
-            function = kernel
+        function = getattr(function, "kernel_to_differentiate", function)
         if is_dispatcher(function):
             return self.inline(function.py_func, args, keywords)  # type: ignore[no-any-return]
         if isinstance(function, FunctionType) and function.__module__ == library.__name__:
@@ -111,10 +110,7 @@ class Calls:
         if function in (builtins.min, builtins.max) and len(args) == 1 and isinstance(args[0], Group):
             args = args[0].items
         if function in (builtins.min, builtins.max) and len(args) > 1:
-            found = args[0]
-            for a in args[1:]:
-                found = self.mapped(function, [found, a])
-            return found
+            return reduce(lambda x, y: self.mapped(function, [x, y]), args)
         if function is complex and len(args) == 2:
             real, imaginary = (self.number(self.kept(a)) for a in args)
             unit = Scalar(syntax.constant(1j))
@@ -266,9 +262,7 @@ class Calls:
         else:
             flat = [self.number(v) for v in x.items]
             dims = [len(flat)]
-        ty = flat[0].ty
-        for n in flat[1:]:
-            ty = unified(ty, n.ty)
+        ty = reduce(unified, [n.ty for n in flat])
         kept = [self.kept(Scalar(n)).node for n in flat]
         array = self.new([syntax.constant(d) for d in dims], ty)
         for k, n in enumerate(kept):
@@ -283,9 +277,7 @@ class Calls:
             raise self.fail("a list grows", "Make an array of its final length, and write into it")
         kinds = [v.type for v in items if isinstance(v, Scalar)]
         if len(kinds) == len(items):  # a list has one type
-            ty = kinds[0]
-            for k in kinds[1:]:
-                ty = unified(ty, k)
+            ty = reduce(unified, kinds)
             items = [self.converted(v, ty) for v in items]
         return Group(items, listed=True)
 
@@ -449,9 +441,7 @@ class Calls:
         if entry.dims is None:
             found = self.inline(entry.kernel, held, {})
             return Scalar(self.given(self.numbas(function, held), found.node)) if entry.foreign else found
-        ty = dtype(held[0])
-        for a in held[1:]:
-            ty = unified(ty, dtype(a))
+        ty = reduce(unified, map(dtype, held))
         dims = [self.stable(dims_of(held[i])[axis]) for i, axis in entry.dims]  # type: ignore[arg-type]
         out = self.new(dims, ty, zeros=True)
         self.inline(entry.kernel, [out, *held], {})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -293,12 +294,10 @@ class _Copies:
     """`y = x` where both are assigned once, and `y` is read behind it, in its block: `x` is read there."""
 
     def function(self, f: ast.FunctionDef) -> None:
-        self.stored: dict[str, int] = {a.arg: 1 for a in f.args.args}
-        self.loaded: dict[str, int] = {}
+        self.stored, self.loaded = Counter([a.arg for a in f.args.args]), Counter[str]()
         for n in ast.walk(f):
             if isinstance(n, ast.Name):
-                table = self.stored if isinstance(n.ctx, ast.Store) else self.loaded
-                table[n.id] = table.get(n.id, 0) + 1
+                (self.stored if isinstance(n.ctx, ast.Store) else self.loaded)[n.id] += 1
         f.body = self.block(f.body)
 
     def block(self, body: list[ast.stmt]) -> list[ast.stmt]:

@@ -11,6 +11,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from copy import copy
+from functools import partial, reduce
+from operator import add
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
@@ -555,10 +557,7 @@ class CustomJvp(Custom[P, R]):
             terms = [rule(t, out, *primals) for rule, t in pairs if rule is not None]
             if not terms:
                 return out, tree.map(lambda y: near(y).zeros(y.shape, y.dtype), out)
-            total = terms[0]
-            for term in terms[1:]:
-                total = tree.map(lambda a, b: a + b, total, term)
-            return out, total
+            return out, reduce(partial(tree.map, add), terms)
 
         self.defjvp(jvp)
 

@@ -6,6 +6,7 @@ the same.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -313,16 +314,14 @@ def _summed_after(e: Equation) -> list[Equation]:
     code, lead, consts, init, xs = _parts(e)
     n, m, body = code.consts, code.carry, code.body
     maker = {v: s for s in body.equations for v in s.outs}
-    uses: dict[Var, int] = {}
-    for a in (*(a for s in body.equations for a in s.args), *body.outputs):
-        if isinstance(a, Var):
-            uses[a] = uses.get(a, 0) + 1
+    taken = (*(a for s in body.equations for a in s.args), *body.outputs)
+    uses = Counter([a for a in taken if isinstance(a, Var)])
     constant = set(body.inputs[:n])
     found: dict[int, Equation] = {}  # carry -> the product that is added to it
     for k in range(m):
         total, y = body.inputs[n + k], body.outputs[k]
         s = maker.get(y) if isinstance(y, Var) else None
-        if s is None or ADDS not in s.traits or uses.get(total) != 1 or uses[y] != 1:
+        if s is None or ADDS not in s.traits or uses[total] != 1 or uses[y] != 1:
             continue
         factor = next((a for a in s.args if a is not total), None)
         product = maker.get(factor) if isinstance(factor, Var) else None
