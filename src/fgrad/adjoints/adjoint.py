@@ -257,9 +257,8 @@ class Adjoint(Snapshots):
         if isinstance(s, Assign):
             return s.name, self.kinds[s.name]
         assert isinstance(s, Store)  # noqa: S101 -- nothing else is recorded
-        return syntax.text(syntax.load(s.array, s.index, self.kinds[s.array].dtype)), self.kinds[
-            s.array
-        ].dtype
+        ty = self.kinds[s.array].dtype
+        return syntax.text(syntax.load(s.array, s.index, ty)), ty
 
     def keep_content(self, s: Stmt, out: emission.Text) -> None:
         """Write what records all elements of an array that is made in a block."""

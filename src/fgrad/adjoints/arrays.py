@@ -91,17 +91,11 @@ class Arrays(Indexing):
         if isinstance(value, tuple):
             return Group([self.static(v) for v in value], getattr(value, "_fields", ()))
         if isinstance(value, np.ndarray | np.generic):
-            for known, held in self.constants.items():
-                if held is value:
-                    kind = self.types.get(known) or context().resolve_value_type(value)
-                    return (
-                        Array(known, kind)
-                        if isinstance(value, np.ndarray)
-                        else Scalar(syntax.name(known, kind))
-                    )
-            name = self.fresh("constant")
-            self.constants[name] = value
-            kind = context().resolve_value_type(value)
+            name = next((n for n, held in self.constants.items() if held is value), "")
+            if not name:
+                name = self.fresh("constant")
+                self.constants[name] = value
+            kind = self.types.get(name) or context().resolve_value_type(value)
             if isinstance(value, np.generic):
                 return Scalar(syntax.name(name, kind))
             self.types[name] = kind
@@ -459,6 +453,10 @@ class Arrays(Indexing):
             name = self.sources[name]
         return name
 
+    def lies_in(self, x: Any, root: str) -> bool:
+        """Return whether a value is an array in the memory of another one, or that itself."""
+        return isinstance(x, Array) and self.root(x.name) == root
+
     def rebind(self, name: str, buffer: Array, value: Value) -> None:
         """Let a name that a loop binds anew have other elements: in its buffer, which has no other name."""
         if isinstance(value, Lazy) and value.source:
@@ -470,12 +468,7 @@ class Arrays(Indexing):
                 self.scope.names[n] = Lost(
                     f"{n} is a view of the array that {name} was before line {self.line}"
                 )
-            if (
-                n != name
-                and isinstance(v, Array)
-                and v.name != buffer.name
-                and self.root(v.name) == buffer.name
-            ):
+            if n != name and self.lies_in(v, buffer.name) and v.name != buffer.name:
                 self.stale[v.name] = f"{n} is a view of the array that {name} was before line {self.line}"
         self.let_go(name, buffer)
         self.forget(buffer.name)
@@ -512,9 +505,7 @@ class Arrays(Indexing):
             for n in holders:
                 self.scope.names[n] = kept
         for n, v in list(self.scope.names.items()):
-            if isinstance(v, Group) and any(
-                isinstance(i, Array) and self.root(i.name) == buffer.name for i in v.items
-            ):
+            if isinstance(v, Group) and any(self.lies_in(i, buffer.name) for i in v.items):
                 self.scope.names[n] = Lost(f"{n} holds the array that {name} was before line {self.line}")
 
     def is_shared(self, name: str, array: Array) -> bool:
@@ -524,15 +515,9 @@ class Arrays(Indexing):
             return True
         for scope in self.scopes:
             for n, v in scope.names.items():
-                if (
-                    isinstance(v, Array)
-                    and self.root(v.name) == own
-                    and (scope is not self.scope or n != name)
-                ):
+                if self.lies_in(v, own) and (scope is not self.scope or n != name):
                     return True
-                if isinstance(v, Group) and any(
-                    isinstance(i, Array) and self.root(i.name) == own for i in v.items
-                ):
+                if isinstance(v, Group) and any(self.lies_in(i, own) for i in v.items):
                     return True
         return False
 

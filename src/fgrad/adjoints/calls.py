@@ -531,14 +531,11 @@ class Calls:
             a = self.copied(a)
         dims = self.shape_of(args[0] if len(args) == 1 else Group(args)) if args else [syntax.constant(-1)]
         dims = [self.stable(d) for d in dims]
-        if sum(isinstance(d, ast.Constant) and d.value == -1 for d in dims) and len(dims) > 1:
+        is_open = any(isinstance(d, ast.Constant) and d.value == -1 for d in dims)
+        if is_open and len(dims) > 1:
             raise self.fail("a shape leaves a length open", "Give all lengths")
         form = ast.Call(ast.Attribute(ast.Name(a.name, ast.Load()), "ravel", ast.Load()), [], [])
-        if (
-            args
-            and len(dims) > 0
-            and not (len(dims) == 1 and isinstance(dims[0], ast.Constant) and dims[0].value == -1)
-        ):
+        if dims and not is_open:
             shape = ast.Tuple(dims, ast.Load())
             form = ast.Call(ast.Attribute(ast.Name(a.name, ast.Load()), "reshape", ast.Load()), [shape], [])
         ty = a.type.copy(ndim=len(dims), layout="C", readonly=not a.type.mutable)
@@ -610,12 +607,9 @@ class Calls:
         """Return an argument, taken apart where it is a tuple."""
         ty: Any = types.unliteral(given)
         if isinstance(ty, types.BaseTuple):
-            parts = []
-            fields, parts_of = tuple(getattr(ty, "fields", ())), tuple(getattr(ty, "types", ()))
-            for k, t in enumerate(parts_of):
-                field = fields[k] if fields else str(k)
-                inner = self.fresh(f"{name}_{field}")
-                parts.append(self.parameter(inner, t, params))
+            fields, kinds = tuple(getattr(ty, "fields", ())), tuple(getattr(ty, "types", ()))
+            named = zip(fields or range(len(kinds)), kinds, strict=True)
+            parts = [self.parameter(self.fresh(f"{name}_{n}"), t, params) for n, t in named]
             return Group(parts, fields)
         if isinstance(ty, types.NoneType):
             return Static(None)
@@ -624,18 +618,16 @@ class Calls:
         if isinstance(ty, types.StructRef):
             parts = [self.parameter(self.fresh(f"{name}_{n}"), _frozen(t), params) for n, t in ty._fields]
             return Group(parts, tuple(n for n, _ in ty._fields))
-        if isinstance(ty, types.Array):
-            self.outside.add(name)
-            if not ty.mutable:
-                self.records.add(name)
-            self.types[name] = ty
-            params.append(syntax.Param(name, ty))
-            return Array(name, ty)
-        if isinstance(ty, types.Number | types.Boolean):
-            self.types[name] = ty
-            params.append(syntax.Param(name, ty))
+        if not isinstance(ty, types.Array | types.Number | types.Boolean):
+            raise self.fail(f"the argument {name} is a {ty}", "Pass numbers, arrays, and tuples of those")
+        self.types[name] = ty
+        params.append(syntax.Param(name, ty))
+        if not isinstance(ty, types.Array):
             return Scalar(syntax.name(name, ty))
-        raise self.fail(f"the argument {name} is a {ty}", "Pass numbers, arrays, and tuples of those")
+        self.outside.add(name)
+        if not ty.mutable:
+            self.records.add(name)
+        return Array(name, ty)
 
     def record_parameter(self, name: str, ty: Any, params: list[syntax.Param]) -> Value:
         """Return a record, or an array of them: its fields, which nobody writes to."""

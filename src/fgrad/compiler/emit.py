@@ -184,9 +184,7 @@ class _Loops(Writer):
     def _outermost(self, base: Loop) -> tuple[list[str], int]:
         """Return the lines of all loops, the outermost from `lo` to `hi`, and how many turns it has."""
         loops = [x for x in base.body if isinstance(x, Loop)]
-        if not loops:
-            return self._lines(base.body, 0), 1
-        if self.whole:
+        if not loops or self.whole:
             return self._lines(base.body, 0), 1
         (loop,) = loops
         before = self._lines([x for x in base.body if x is not loop], 0)
@@ -229,9 +227,12 @@ class _Loops(Writer):
         if len(loop.body) != 1 or not isinstance(loop.body[0], Loop):
             return loop
         inner = loop.body[0]
-        if inner.before or inner.after:
-            return loop
-        if not self.builder.merge(loop.number, inner.number, inner.size, _places(inner)):
+        reached = _places(inner)
+        if (
+            inner.before
+            or inner.after
+            or not self.builder.merge(loop.number, inner.number, inner.size, reached)
+        ):
             return loop
         merged = Loop(inner.number, loop.size * inner.size)
         merged.before, merged.after = loop.before, loop.after
@@ -364,8 +365,7 @@ class _Nest(_Loops):
             value = root.element(self.elements, at)
             if root.scatters:
                 self._scatter(root, value, root.places_of(self.elements, at))
-                continue
-            if root.folded:
+            elif root.folded:
                 self._fold(root, value, root.out_at(at))
             else:
                 self.store(root, at, value)
