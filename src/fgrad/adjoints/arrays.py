@@ -289,12 +289,11 @@ class Arrays(Indexing):
         x, y = parts
         if not any(blocks):
             return Scalar(syntax.typed(ast.IfExp(test.node, x, y), unified(x.ty, y.ty)))
-        held, made = self.fresh("c"), self.fresh("t")
-        self.assign(held, test.node)
+        held, made = self.held(test.node, "c"), self.fresh("t")
         for value, block in zip(parts, blocks, strict=True):
             self.declare(made, value.ty)
             block.append(Assign(made, value, self.line))
-        self.out.append(If(self.scalar(held).node, blocks[0], blocks[1], self.line))
+        self.out.append(If(held.node, blocks[0], blocks[1], self.line))
         return self.scalar(made)  # type: ignore[no-any-return]
 
     def typed_call(self, function: Any, *args: Any) -> Any:
@@ -359,8 +358,7 @@ class Arrays(Indexing):
 
     def check(self, x: Any, y: Any) -> None:
         """Demand equal lengths: axes of length one broadcast only where the source says so."""
-        held = self.fresh("c")
-        self.assign(held, syntax.typed(ast.Compare(x, [ast.NotEq()], [y]), types.boolean))
+        held = self.held(syntax.typed(ast.Compare(x, [ast.NotEq()], [y]), types.boolean), "c")
         where = place_of(f"{self.scope.source.file}:{self.line}")
         text = (
             f"{where}: lengths of arrays differ, and derivatives of kernels broadcast axes of length one "
@@ -368,7 +366,7 @@ class Arrays(Indexing):
         )
         error: Any = ast.Raise(ast.Call(ast.Name("ValueError", ast.Load()), [ast.Constant(text)], []), None)
         error.kept = True
-        self.out.append(If(self.scalar(held).node, [Raise(error, self.line)], [], self.line))
+        self.out.append(If(held.node, [Raise(error, self.line)], [], self.line))
 
     @contextmanager
     def nest(self, dims: Sequence[Any], *, columns: bool = False) -> Iterator[list[Any]]:

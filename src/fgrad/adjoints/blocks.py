@@ -196,11 +196,9 @@ class _Block:
         demand(all(read.count(n) == mine.count(n) for n in zeros))
         for n in self.varying:
             for v in self.values[n]:
-                demand(not _mentions(_without_elements(v), {self.var}))
+                demand(not _mentions(v, {self.var}, elements=False))
                 calls = [ast.unparse(c.func) for c in ast.walk(v) if isinstance(c, ast.Call)]
                 demand(set(calls) <= SMOOTH)
-                demand(all(isinstance(c.value, float) for c in ast.walk(_without_elements(v))
-                           if isinstance(c, ast.Constant) and v is c))  # fmt: skip
 
     # ---- what is written ----------------------------------------------------------------------------
 
@@ -371,23 +369,18 @@ def demand(condition: bool) -> None:
         raise UnfitError
 
 
-def _mentions(node: ast.AST, names: set[str], *, shapes: bool = True) -> bool:
-    """Return whether names stand in a node; not with `shapes` off where only the shape of an array does."""
+def _mentions(node: ast.AST, names: set[str], *, shapes: bool = True, elements: bool = True) -> bool:
+    """Return whether names stand in a node.
+
+    Not with `shapes` off where only the shape of an array does, and with `elements` off in their indices.
+    """
     if not shapes and isinstance(node, ast.Attribute) and node.attr in {"shape", "size"}:
+        return False
+    if not elements and isinstance(node, ast.Subscript):
         return False
     if isinstance(node, ast.Name):
         return node.id in names
-    return any(_mentions(n, names, shapes=shapes) for n in ast.iter_child_nodes(node))
-
-
-def _without_elements(node: ast.AST) -> ast.AST:
-    """Return an expression with zero for each element of an array."""
-
-    class Removed(ast.NodeTransformer):
-        def visit_Subscript(self, _: ast.Subscript) -> ast.AST:
-            return ast.Constant(0.0)
-
-    return Removed().visit(copy.deepcopy(node))  # type: ignore[no-any-return]
+    return any(_mentions(n, names, shapes=shapes, elements=elements) for n in ast.iter_child_nodes(node))
 
 
 def _is_sum(name: str, value: ast.expr) -> bool:

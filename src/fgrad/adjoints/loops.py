@@ -83,13 +83,11 @@ class Loops(Arrays):
         self.assign(flag, syntax.constant(value=False))
 
         def guarded() -> None:
-            found = self.truth(self.expr(s.test)).node
-            held = self.fresh("c")
-            self.assign(held, found)
+            held = self.held(self.truth(self.expr(s.test)).node, "c")
             body, after = self.branch(s.body)
             with self.aside() as left:
                 self.assign(flag, syntax.constant(value=True))
-            self.out.append(If(self.scalar(held).node, body, left, s.lineno))
+            self.out.append(If(held.node, body, left, s.lineno))
             self.scope.names = self.merged(after, dict(self.scope.names), s.lineno)
 
         body = self.loop_body(s, lambda: self.assign(count, more), guarded)

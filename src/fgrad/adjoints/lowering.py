@@ -111,14 +111,18 @@ class Lowering(Loops):
         self.declare(name, value.ty)
         self.out.append(Assign(name, value, self.line))
 
+    def held(self, node: Any, base: str) -> Scalar:
+        """Return a new variable that has the value of an expression."""
+        name = self.fresh(base)
+        self.assign(name, node)
+        return self.scalar(name)
+
     def kept(self, x: Value, base: str = "t") -> Value:
         """Return a value that later writes do not change."""
         if isinstance(x, Scalar):
             if isinstance(x.node, ast.Constant):
                 return x
-            name = self.fresh(base)
-            self.assign(name, x.node)
-            return self.scalar(name)
+            return self.held(x.node, base)
         if isinstance(x, Group):
             return replace(x, items=[self.kept(i, base) for i in x.items])
         if isinstance(x, Lazy) and x.source:
@@ -137,9 +141,7 @@ class Lowering(Loops):
             return node
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
             return node
-        name = self.fresh(base)
-        self.assign(name, node)
-        return self.scalar(name).node
+        return self.held(node, base).node
 
     # ---- functions ----------------------------------------------------------------------------------
 
@@ -163,9 +165,7 @@ class Lowering(Loops):
         for name, given in bound.items():
             value = given if isinstance(given, Array) or self.is_turn(given) else self.kept(given, name)
             if isinstance(value, Scalar) and name in scope.assigned:
-                inner = self.fresh(name)
-                self.assign(inner, value.node)
-                value = self.scalar(inner)
+                value = self.held(value.node, name)
             scope.names[name] = value
         self.block(scope.body)
         self.scopes.pop()
@@ -209,15 +209,9 @@ class Lowering(Loops):
         del s
 
     def on_Expr(self, s: ast.Expr) -> None:  # noqa: D102, N802
-        if isinstance(s.value, ast.Constant):
-            return
-        if (
-            isinstance(s.value, ast.Call)
-            and isinstance(s.value.func, ast.Name)
-            and s.value.func.id == "print"
-        ):
-            return
-        self.expr(s.value)
+        prints = isinstance(s.value, ast.Call) and ast.unparse(s.value.func) == "print"
+        if not prints and not isinstance(s.value, ast.Constant):
+            self.expr(s.value)
 
     def on_Raise(self, s: ast.Raise) -> None:  # noqa: D102, N802
         self.refuses = True
@@ -242,10 +236,6 @@ class Lowering(Loops):
             self.store_to(target, value)
 
     def on_AugAssign(self, s: ast.AugAssign) -> None:  # noqa: D102, N802
-        target: Any = s.target
-        read: Any = (
-            ast.copy_location(ast.Name(target.id, ast.Load()), s) if isinstance(target, ast.Name) else target
-        )
         if isinstance(s.target, ast.Subscript):
             base = self.expr(s.target.value)
             index = self.indices(s.target.slice)
@@ -259,8 +249,7 @@ class Lowering(Loops):
             else:
                 self.put(base, index, self.binary(type(s.op), here, self.expr(s.value)))
             return
-        here = self.expr(read)
-        value = self.expr(s.value)
+        here, value = self.expr(s.target), self.expr(s.value)
         if isinstance(here, Lazy):
             raise self.fail(
                 f"`{ast.unparse(s.target)}` is a view that is written to", "Write to the array itself"
@@ -321,14 +310,10 @@ class Lowering(Loops):
         if isinstance(value, Scalar):
             if isinstance(before, Array):
                 raise self.fail(f"{name} is an array and then a number", "Give them two names")
-            if (
-                not isinstance(before, Scalar)
-                or not isinstance(before.node, ast.Name)
-                or (before.node.id in self.loops)
-            ):
-                inner = self.variable(name)
-            else:
+            if isinstance(before, Scalar) and isinstance(before.node, ast.Name) and not self.is_turn(before):
                 inner = before.node.id
+            else:
+                inner = self.variable(name)
             self.assign(inner, value.node)
             self.scope.names[name] = self.scalar(inner)
             return
@@ -374,9 +359,7 @@ class Lowering(Loops):
         if isinstance(before, Scalar):
             self.assign(before.node.id, value.node)
             return self.scalar(before.node.id)
-        inner = self.fresh("result")
-        self.assign(inner, value.node)
-        return self.scalar(inner)
+        return self.held(value.node, "result")
 
     depth = 0  # of blocks
 
@@ -395,14 +378,10 @@ class Lowering(Loops):
             self.block(s.body if known else s.orelse)
             return
         test = self.truth(value).node
-        constant = test.value if isinstance(test, ast.Constant) else None
-        if constant is not None:
-            self.block(s.body if constant else s.orelse)
+        if isinstance(test, ast.Constant):
+            self.block(s.body if test.value else s.orelse)
             return
-        if not isinstance(test, ast.Name) or test.id in self.changing():
-            held = self.fresh("c")
-            self.assign(held, test)
-            test = self.scalar(held).node
+        test = self.stable(test, "c")
         line = self.line
         names, carried = self.carried.setdefault(self.key(s), set()), set(self.scope.carried)
         self.bind_anew(names, line)

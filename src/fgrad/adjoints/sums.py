@@ -48,11 +48,8 @@ class Sums:
 
     def changed(self) -> set[str]:
         """Return the variables that differ from turn to turn."""
-        found = {self.loop.var} if isinstance(self.loop, For) else set()
-        for s in syntax.walk(self.loop.body):
-            if isinstance(s, Assign | View | Alloc | Opaque):
-                found.add(s.name)
-        return found
+        named = [s for s in syntax.walk(self.loop.body) if isinstance(s, Assign | View | Alloc | Opaque)]
+        return {*(s.name for s in named), *([self.loop.var] if isinstance(self.loop, For) else [])}
 
     def is_sum(self, target: Any, changed: set[str]) -> bool:
         """Return whether a cotangent is the same in all turns, and is only added to."""
