@@ -114,7 +114,7 @@ class Operation:
             return self.tangents(primals, along, params)
 
         def step(cts: Sequence[Any], *saved: Any) -> list[Any]:
-            return pulled(lambda ts: push(ts, *saved), [saved[i] for i in places], cts, self.name)
+            return pulled(lambda ts: push(ts, *saved), [saved[i] for i in places], self.name)(cts)
 
         keep = tuple(range(1, len(pattern) + 1))
         return VJP(step, keep=keep, params=True, exact=True, push=push)
@@ -149,14 +149,13 @@ class Operation:
 
 
 def pulled(
-    push: Callable[[Sequence[Any]], Sequence[Any]], primals: Sequence[Any], cts: Sequence[Any], name: str
-) -> list[Any]:
-    """Return the cotangents of operands for those of results (None: zero), by the transpose of a rule `jvp`.
+    push: Callable[[Sequence[Any]], Sequence[Any]], primals: Sequence[Any], name: str
+) -> Callable[[Sequence[Any]], list[Any]]:
+    """Return the transpose of a rule `jvp`: from cotangents of results to those of operands, None for zero.
 
     Args:
         push: from tangents of the operands to those of the results, None for zero.
         primals: the operands.
-        cts: of the results.
         name: what messages call the operation.
 
     Raises:
@@ -173,8 +172,12 @@ def pulled(
             f"the jvp rule of {name} applies {error.primitive} to tangents, in which it has to be linear; "
             "an operation that is linear gets a rule `transpose`"
         ) from None
-    arrived = [None if t is None else ct for t, ct in zip(out, cts, strict=True)]
-    return list(sweep(arrived)) if any(c is not None for c in arrived) else [None] * len(ts)
+
+    def pull(cts: Sequence[Any]) -> list[Any]:
+        arrived = [None if t is None else ct for t, ct in zip(out, cts, strict=True)]
+        return list(sweep(arrived)) if any(c is not None for c in arrived) else [None] * len(ts)
+
+    return pull
 
 
 def free_name(name: str, fits: Callable[[Primitive], bool] = lambda primitive: False) -> str:

@@ -41,19 +41,23 @@ Tangents = Sequence[Any]  # one per argument or output; None is zero
 class Pushforward:
     """The map from tangents of the leaves of a recording to tangents of its outputs `outs`."""
 
-    __slots__ = ("_outs", "_push", "_recorded", "_reverse")
+    __slots__ = ("_by_rule", "_outs", "_push", "_recorded", "_reverse")
 
     def __init__(self, recorded: Recorded, outs: Sequence[Any]) -> None:
         self._recorded, self._outs = recorded, outs
         self._reverse: DoubleReverse | None = None
         self._push: Push | None = None
+        rules = [n.vjp for n in recorded.tape.live() if isinstance(n.vjp, VJP)]
+        # whoever declares a primitive with a forward rule says by it what a tangent is
+        self._by_rule: bool = any(r.primitive and r.push is not None for r in rules)
         with quiet():
-            if any(isinstance(n.vjp, VJP) and n.vjp.checks for n in recorded.tape.live()):
+            if any(r.checks for r in rules):
                 # tangents do not tell whether a result depends on what is not determined; generic
                 # cotangents do
                 rng = np.random.default_rng(0)
                 recorded([_generic(y, rng) for y in outs])
-            if not any(isinstance(t, Stage) for t in current().traces):  # which has no value to look at
+            # a stage has no value to look at
+            if self._by_rule or not any(isinstance(t, Stage) for t in current().traces):
                 self._push = Push(recorded, next((y for y in outs if isinstance(y, Tensor)), None))
 
     def __call__(self, tangents: Tangents) -> list[Any]:
@@ -75,7 +79,7 @@ class Pushforward:
             else:
                 with notes.pushing() as check:
                     found = self._push(tangents, check)
-            if all(map(_is_finite, found)):
+            if self._by_rule or all(map(_is_finite, found)):
                 return found
         if self._reverse is None:
             self._reverse = DoubleReverse(self._recorded, self._outs)

@@ -222,6 +222,7 @@ MODULES: dict[str, Source] = {
     },
     "jax.debug": lambda: callbacks.DEBUG,
     "jax.dtypes": lambda: {
+        **numpy.bfloat16(),
         "canonicalize_dtype": types.canonical,
         "float0": transformations.FLOAT0,
         "issubdtype": types.issubdtype,
@@ -260,6 +261,7 @@ MODULES: dict[str, Source] = {
     "jax.interpreters.mlir": lambda: jaxprs.MLIR,
     "jax.interpreters.xla": lambda: {"canonicalize_dtype_handlers": {np.ndarray: as_array}},
     "jax.lax": lambda: lax.NAMES,
+    "jax.lib": lambda: {"__version__": "0.10.0"},
     "jax.nn": lambda: nn.NAMES,
     "jax.numpy": together(numpy.NAMES, _loaded("jax.numpy.linalg")),
     "jax.numpy.linalg": lambda: numpy.LINALG,

@@ -454,7 +454,7 @@ def _dtype(x: Any) -> Any:
     return x.dtype if isinstance(x, Scalar | Array | np.ndarray | np.generic) else x
 
 
-def _bfloat16() -> dict[str, Any]:
+def bfloat16() -> dict[str, Any]:
     """Return the dtype, where the package that has it is installed; there are no arrays of it."""
     try:
         found = import_module("ml_dtypes")
@@ -555,7 +555,7 @@ NAMES: dict[str, Any] = {
     **{name: _any(name) for name in OTHERS},
     **{name: Scalar(name) for name in SCALARS},
     **{name: getattr(np, name) for name in NUMPYS},
-    **_bfloat16(),
+    **bfloat16(),
     "allclose": allclose,
     "arange": arange,
     "array": array,

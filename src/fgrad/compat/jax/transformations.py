@@ -60,7 +60,7 @@ class Flat:
         self.arrays = [as_array(x) for x in self.leaves]
         self.real = [i for i, a in enumerate(self.arrays) if a.dtype.kind in "fc"]
         self.out: Any = None
-        self.weak: list[bool] = []
+        self.weak: list[Any] = []  # None where there are no values, but float0
 
     @property
     def tensors(self) -> list[Any]:
@@ -92,12 +92,14 @@ class Flat:
         """Return the Tensors of results, and remember their containers."""
         leaves, self.out = flatten(tree)
         arrays = [as_array(x) for x in leaves]
-        self.weak = [a.weak_type for a in arrays]
+        pairs = zip(leaves, arrays, strict=True)
+        self.weak = [None if getattr(x, "dtype", None) == FLOAT0 else a.weak_type for x, a in pairs]
         return [a._tensor for a in arrays]
 
     def results(self, tensors: Iterable[Any]) -> Any:
         """Return results in the containers of those of the last call."""
-        return unflatten(self.out, [made(t, w) for t, w in zip(tensors, self.weak, strict=True)])
+        pairs = zip(tensors, self.weak, strict=True)
+        return unflatten(self.out, [np.zeros(t.shape, FLOAT0) if w is None else made(t, w) for t, w in pairs])
 
     def with_aux(self, *results: Any, aux: Any) -> tuple[Any, ...]:
         """Return results, and what else the function returns if it does."""
@@ -596,7 +598,7 @@ def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
     flat = Flat(lambda values: fun(*values[0], **values[1]), given)
     avals = fgrad.eval_shape(flat, *flat.tensors)
     pairs = zip(avals, flat.weak, strict=True)
-    return unflatten(flat.out, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=w) for a, w in pairs])
+    return unflatten(flat.out, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=bool(w)) for a, w in pairs])
 
 
 def example(tree: Any) -> Any:
@@ -736,9 +738,12 @@ def custom_gradient(fun: Function) -> custom_vjp:
 
 class _JvpApplication(_Application):
     def forward(self, *values: Any) -> list[Any]:
-        """Return the outputs, and remember where they are."""
+        """Return the outputs; the rule runs now, as in JAX, and what it does to tangents is transposed later."""
         self.values = values
-        return self.flat(*values)
+        self.pattern = self.followed or tuple(v.dtype.kind in "fc" for v in values)
+        primals = [v for v, f in zip(values, self.pattern, strict=True) if f]
+        self.pull = pulled(lambda ts: self.push(ts, self.pattern), primals, self.name)
+        return self.outs
 
     def push(self, given: Sequence[Any], pattern: Sequence[bool]) -> list[Any]:
         """Return the tangents of the outputs, None for zero."""
@@ -747,8 +752,8 @@ class _JvpApplication(_Application):
         leaves = zip(flatten(xs)[0], pattern, strict=True)
         ts = [self.zero(x) if t is None else made(t) for x, f in leaves for t in [next(known) if f else None]]
         out, tangent = self.custom.rule(*self.static, tuple(xs), tuple(unflatten(self.flat.structure, ts)))
-        outs, structure = flatten(out)
-        pairs = zip(map(as_array, outs), structure.flatten_up_to(tangent), strict=True)
+        self.outs = self.flat.taken(out)
+        pairs = zip(self.outs, self.flat.out.flatten_up_to(tangent), strict=True)
         return [None if _is_zero(t) or y.dtype.kind not in "fc" else _like(t, y) for y, t in pairs]
 
     def forward_rule(self) -> Any:
@@ -757,10 +762,8 @@ class _JvpApplication(_Application):
 
     def backward(self, *cts: Any) -> list[Any]:
         """Return the cotangents of the arguments."""
-        pattern = self.wanted or tuple(v.dtype.kind in "fc" for v in self.values)
-        primals = [v for v, w in zip(self.values, pattern, strict=True) if w]
-        found = iter(pulled(lambda ts: self.push(ts, pattern), primals, cts, self.name))
-        return [next(found) if w else None for w in pattern]
+        found = iter(self.pull(cts))
+        return [next(found) if f else None for f in self.pattern]
 
 
 class custom_jvp(_Custom):  # noqa: N801 -- JAX's name
