@@ -10,7 +10,7 @@ from fgrad.compiler.simplify import speculate
 from fgrad.compiler.simplify.speculation import is_checked
 from fgrad.core.primitive import CONTRACTION, PRIMITIVES
 from fgrad.core.program import Equation, Program, Var
-from fgrad.core.rewriting.effects import communicates
+from fgrad.core.rewriting.effects import calls_out, communicates
 
 SAVING = 0.1  # of the operations, at least: the other program is compiled too where it is needed
 
@@ -24,9 +24,9 @@ def speculative_program(program: Program) -> Program | None:
     Returns:
         A program with one more output, a truth value: whether the others may be wrong. None if `program` has
         no step that asks whether a slope is infinite, or too little is gained; or if other processes take
-        part, each of which would choose alone.
+        part, each of which would choose alone, or if it calls functions that do more than compute.
     """
-    if not is_checked(program) or communicates(program):
+    if not is_checked(program) or communicates(program) or calls_out(program):
         return None
     fast = speculate(program)
     if fast is None or operations(fast) > (1 - SAVING) * operations(program):

@@ -41,6 +41,7 @@ class Trace:
     # generators that draw for the sake of shapes, and their states
     drawn: list[tuple[Any, Any]] | None = None
     greedy = False  # whether it takes what is done with values of lower traces alone, too
+    muted = False  # whether callbacks that only look are left out: what runs is seen a second time
     is_open = True  # a tape closes before it leaves the stack, where managers end out of order
     changes: dict[int, weakref.ref[Any]] | None = None  # what changed since, where it may have to run again
 

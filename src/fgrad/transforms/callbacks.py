@@ -269,6 +269,8 @@ def look(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def _look(call: _Call, values: Sequence[Any]) -> tuple[()]:
     traces = current().traces
+    if any(t.muted for t in traces):
+        return ()
     if any(node_on(t, v) for t in linear_tapes() for v in values):
         return ()  # a cotangent that stands for any: there is nothing to see
     seen = [

@@ -94,7 +94,11 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
         below_box = rule.clone() if tapes else rule
         if isinstance(trace, Batch):
             below_box.origin = trace.origin
-        outs = [wrap(o) for o in trace.process(CUSTOM, given, {"rule": below_box})]
+        before, trace.muted = trace.muted, trace.muted or (trace.is_staged and bool(tapes))
+        try:
+            outs = [wrap(o) for o in trace.process(CUSTOM, given, {"rule": below_box})]
+        finally:
+            trace.muted = before
         if not tapes:
             return outs
     if top is None:

@@ -16,9 +16,12 @@ from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import Array, as_array, made
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.jax.types import CONFIG, canonical
+from fgrad.core.aval import Aval
+from fgrad.core.program import aval_out
 from fgrad.transforms.calling import is_traced
 from fgrad.transforms.custom import Rule, apply_rule
 from fgrad.transforms.operations import pulled
+from fgrad.transforms.stage import staged
 
 __all__ = [
     "CustomVJPPrimal",
@@ -596,8 +599,8 @@ def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
     """Return the shapes and dtypes of `fun(*args, **kwargs)`, computing nothing."""
     given = example((args, kwargs))
     flat = Flat(lambda values: fun(*values[0], **values[1]), given)
-    avals = fgrad.eval_shape(flat, *flat.tensors)
-    pairs = zip(avals, flat.weak, strict=True)
+    program, _ = staged(flat, [Aval(a.shape, a.dtype) for a in flat.arrays], greedy=True, undrawn=True)
+    pairs = zip(map(aval_out, program.outputs), flat.weak, strict=True)
     return unflatten(flat.out, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=bool(w)) for a, w in pairs])
 
 
@@ -738,7 +741,7 @@ def custom_gradient(fun: Function) -> custom_vjp:
 
 class _JvpApplication(_Application):
     def forward(self, *values: Any) -> list[Any]:
-        """Return the outputs; the rule runs now, as in JAX, and what it does to tangents is transposed later."""
+        """Return the outputs; the rule runs now, as in JAX, and its transpose later."""
         self.values = values
         self.pattern = self.followed or tuple(v.dtype.kind in "fc" for v in values)
         primals = [v for v, f in zip(values, self.pattern, strict=True) if f]

@@ -31,6 +31,18 @@ def has_effects(program: Program) -> bool:
     return found
 
 
+def calls_out(program: Program) -> bool:
+    """Return whether a program calls functions of Python that do more than compute: it may run only once."""
+    return any(_calls_out(e) for e in program.equations)
+
+
+def _calls_out(e: Equation) -> bool:
+    primitive = PRIMITIVES[e.name]
+    if primitive.interpreted and primitive.effect is not None and primitive.effect(e.params):
+        return True
+    return "code" in e.params and any(map(calls_out, programs_of(e)))
+
+
 def tolerant(e: Equation) -> Equation:
     """Return an equation that refuses nothing, for values of no consequence."""
     unchecked = PRIMITIVES[e.name].unchecked
