@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fgrad as fg
-from fgrad.compat.jax import random
+from fgrad.compat.jax import random  # JAX's name for it
 
 KEY = random.PRNGKey(42)
 P = np.array([0.1, 0.2, 0.3, 0.4], np.float32)
