@@ -438,3 +438,38 @@ def test_a_pure_callback_in_a_branch_or_loop_runs_where_that_does():
     assert len(calls) == 1
     close(fg.jit(fg.grad(lambda x: x * call()))(2.0), 1.0)
     close(fg.grad(fg.jit(lambda x: x * call()))(2.0), 1.0)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_callbacks_that_do_more_than_compute(compiled):
+    jit = fg.jit if compiled else lambda f: f
+    seen = []
+
+    def note(v):
+        seen.append(float(v))
+        return 2 * v
+
+    f = lambda x: (fg.io_callback(note, x, x), fg.io_callback(note, x, x) + x)[1]
+    np.testing.assert_allclose(jit(f)(3.0), 9.0)
+    assert seen == [3.0, 3.0]
+    seen.clear()
+    np.testing.assert_allclose(
+        jit(fg.vmap(lambda x: fg.io_callback(note, x, x)))(np.array([1.0, 2.0])), [2.0, 4.0]
+    )
+    assert seen == [1.0, 2.0]
+    assert fg.io_callback(lambda v: None, None, 1.0) is None
+    with pytest.raises(TypeError, match="no derivative"):
+        fg.grad(f)(1.0)
+
+
+def test_what_calls_out_is_not_tried_speculatively():
+    seen = []
+
+    def f(x):
+        fg.debug.callback(seen.append, x[0])
+        return np.sqrt(np.sum(x * x)) + np.sum(np.sqrt(np.abs(x)))
+
+    g = fg.jit(fg.grad(f))
+    for k in (1, 0, 2):
+        g(k * np.ones(3))
+    assert len(seen) == 3

@@ -227,6 +227,79 @@ def test_integers_have_tangents_without_values():
     close(jax.jacfwd(lambda x: (x**2, x), has_aux=True)(X)[0], np.diag(2 * X))
 
 
+def test_rules_for_tangents_run_when_the_function_is_called():
+    seen = []
+
+    @jax.custom_jvp
+    def f(x):
+        return 2 * x
+
+    def push(primals, tangents):
+        seen.append("rule")
+        return 3 * primals[0], 5 * tangents[0]
+
+    f.defjvp(push)
+    value, push_forward = jax.linearize(f, 1.0)
+    assert seen == ["rule"]
+    close(value, 3)
+    close(push_forward(1.0), 5)
+    close(jax.grad(lambda x: f(x) ** 2)(1.0), 2 * 3 * 5)
+    close(f(1.0), 2)
+
+
+def test_complex_functions_and_integers():
+    close(jax.grad(lambda z: z * z, holomorphic=True)(1 + 2j), 2 + 4j)
+    close(jax.jacrev(lambda z: 1j * z * z, holomorphic=True)(jnp.array([1 + 2j])), [[2j * (1 + 2j)]])
+    assert jax.grad(lambda n: 1.0 * n, allow_int=True)(2).dtype == jax.dtypes.float0
+    with pytest.raises(NotImplementedError, match="allow_int"):
+        jax.jacfwd(lambda n: n, allow_int=True)
+
+
+def test_shapes_are_found_without_effects(capsys):
+    def f(x):
+        jax.debug.print("seen")
+        return {"x": x, "struct": jax.ShapeDtypeStruct((2,), jnp.int32)}
+
+    jax.jit(lambda x: jnp.zeros(jax.eval_shape(lambda: f(x))["struct"].shape) + x)(1.0)
+    assert capsys.readouterr().out == ""
+
+
+def test_effects_of_functions_with_rules_happen_once(capsys):
+    @jax.custom_vjp
+    def f(x):
+        jax.debug.print("f")
+        return x
+
+    f.defvjp(lambda x: (f(x), None), lambda _, ct: (3 * ct,))
+    for run in (jax.grad(f), jax.jit(jax.grad(f))):
+        close(run(1.0), 3)
+        assert capsys.readouterr().out == "f\n"
+
+
+def test_draws_have_64_bits_where_these_are_enabled():
+    key = jax.random.PRNGKey(0)
+    with jax.enable_x64():
+        assert jax.random.normal(key, (2,)).dtype == jax.random.uniform(key).dtype == np.float64
+        assert jax.random.normal(key, (2,), np.float32).dtype == np.float32
+        assert jax.random.randint(key, (2,), 0, 9).dtype == np.int64
+        assert jax.random.key(3).dtype == np.uint32
+    assert jax.random.normal(key).dtype == np.float32
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("transpose", [True, False])
+def test_reflectors_and_diagonals(left, transpose):
+    a = np.array([[1, 2], [3, 4], [5, 7]], np.float32)
+    h, taus = jnp.linalg.qr(a, mode="raw")
+    q = np.linalg.qr(a, mode="complete")[0]
+    c = np.arange(9, dtype=np.float32).reshape(3, 3)
+    q = q.T if transpose else q
+    out = lax.linalg.ormqr(h.mT, taus, c, left=left, transpose=transpose)
+    np.testing.assert_allclose(np.asarray(out), q @ c if left else c @ q, rtol=1e-4, atol=1e-4)
+    x = lax.linalg.tridiagonal_solve(np.array([0, 1, 2.0]), 4 * np.ones(3), np.array([1, 3, 0.0]), c)
+    close(np.array([[4, 1, 0], [1, 4, 3], [0, 2, 4]]) @ np.asarray(x), c)
+
+
 # ---- callbacks
 
 

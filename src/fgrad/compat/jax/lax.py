@@ -12,6 +12,7 @@ import fgrad
 import fgrad.lax
 import fgrad.nn
 from fgrad import numpy as fnp
+from fgrad.compat.jax import numpy
 from fgrad.compat.jax.arrays import Array, as_array, elementwise, made
 from fgrad.compat.jax.jaxprs import own_primitive
 from fgrad.compat.jax.numpy import NAMES as NUMPY
@@ -19,7 +20,7 @@ from fgrad.compat.jax.transformations import Flat
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.standins import absent, words
 
-__all__ = ["NAMES"]
+__all__ = ["LINALG", "NAMES"]
 
 Function = Callable[..., Any]
 
@@ -320,6 +321,45 @@ def reduce_window(
         ]
         total = computation(total, made(t[tuple(part)]))
     return total
+
+
+# ---- matrices
+
+
+def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Array:
+    """Return the product of a matrix and Q, or its adjoint, which are given by reflectors."""
+
+    def product(a: Any, taus: Any, c: Any) -> Any:
+        rows = np.arange(a.shape[-2])
+        steps = range(taus.shape[-1])
+        for i in reversed(steps) if left != transpose else steps:
+            v = fnp.where(rows > i, a[..., :, i], (rows == i).astype(a.dtype))
+            tau = taus[..., i, None, None]
+            tau = fnp.conj(tau) if transpose else tau
+            column, row = v[..., :, None], fnp.conj(v)[..., None, :]
+            c = c - tau * (column @ (row @ c) if left else (c @ column) @ row)
+        return c
+
+    return elementwise(product, a, taus, c)
+
+
+def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, **_: Any) -> Array:
+    """Return the solution of a tridiagonal system, whose diagonals are rows of equal length."""
+
+    def solve(dl: Any, d: Any, du: Any, b: Any) -> Any:
+        import fgrad.scipy.linalg  # noqa: PLC0415 -- it needs SciPy
+
+        bands = fnp.stack([fnp.roll(du, 1, -1), d, fnp.roll(dl, -1, -1)], -2)
+        return fgrad.scipy.linalg.solve_banded((1, 1), bands, b)
+
+    return elementwise(solve, dl, d, du, b)
+
+
+LINALG: dict[str, Any] = {
+    "ormqr": ormqr,
+    "tridiagonal_solve": tridiagonal_solve,
+    **{name: numpy.LINALG[name] for name in ("cholesky", "eigh", "qr", "svd")},
+}
 
 
 class Precision:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
@@ -58,14 +59,23 @@ def _got(x: Any) -> Any:
 
 def _drawn(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of `fgrad.compat.jax.random`, of arrays."""
+    signature = inspect.signature(function)
+    wide = _DRAWN.get(function.__name__, "f8") if "dtype" in signature.parameters else ""
 
     def draw(*args: Any, **kwargs: Any) -> Any:
+        if wide and types.CONFIG.jax_enable_x64:
+            kwargs.setdefault("dtype", signature.bind_partial(*args, **kwargs).arguments.get("dtype", wide))
+            args = args[: list(signature.parameters).index("dtype")]
         out = function(*map(opened, args), **{k: _plain(v) for k, v in kwargs.items()})
         return made(out) if isinstance(out, Tensor | np.ndarray | np.generic) else out
 
     draw.__name__ = function.__name__
     draw.__doc__ = function.__doc__
     return draw
+
+
+# what is drawn where no dtype is given, if it is no float; it has 64 bits where these are enabled
+_DRAWN = dict.fromkeys(("geometric", "rademacher", "randint"), "i8") | {"bits": "u8", "key": ""}
 
 
 def _plain(x: Any) -> Any:
@@ -260,7 +270,8 @@ MODULES: dict[str, Source] = {
     "jax.interpreters.batching": lambda: jaxprs.BATCHING,
     "jax.interpreters.mlir": lambda: jaxprs.MLIR,
     "jax.interpreters.xla": lambda: {"canonicalize_dtype_handlers": {np.ndarray: as_array}},
-    "jax.lax": lambda: lax.NAMES,
+    "jax.lax": together(lax.NAMES, _loaded("jax.lax.linalg")),
+    "jax.lax.linalg": lambda: lax.LINALG,
     "jax.lib": lambda: {"__version__": "0.10.0"},
     "jax.nn": lambda: nn.NAMES,
     "jax.numpy": together(numpy.NAMES, _loaded("jax.numpy.linalg")),

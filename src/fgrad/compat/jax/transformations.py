@@ -104,6 +104,13 @@ class Flat:
         pairs = zip(tensors, self.weak, strict=True)
         return unflatten(self.out, [np.zeros(t.shape, FLOAT0) if w is None else made(t, w) for t, w in pairs])
 
+    def cotangents(self, back: Iterable[Any]) -> Any:
+        """Return the tree of the cotangents of the arguments, from those of floating-point numbers."""
+        every: list[Any] = [np.zeros(a.shape, FLOAT0) for a in self.arrays]
+        for i, b in zip(self.real, back, strict=True):
+            every[i] = made(b, self.arrays[i].weak_type)
+        return unflatten(self.structure, every)
+
     def with_aux(self, *results: Any, aux: Any) -> tuple[Any, ...]:
         """Return results, and what else the function returns if it does."""
         return (*results, self.aux.filled(aux)) if self.has_aux else results
@@ -158,17 +165,16 @@ def value_and_grad(
     allow_int: bool = False,
 ) -> Function:
     """Return the function that computes the value of `fun` and its gradient."""
-    _real_only(holomorphic, allow_int)
 
     @_wraps(fun)
     def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         chosen, values = _of(fun, args, kwargs, argnums)
         flat = Flat(chosen, values, has_aux=has_aux)
-        _checked(flat, "grad")
+        _checked(flat, "grad", allow_int=allow_int)
 
         def scalar(*tensors: Any) -> tuple[Any, list[Any]]:
             outs, aux = flat.of_real(*tensors)
-            if len(outs) != 1 or outs[0].shape or outs[0].dtype.kind != "f":
+            if len(outs) != 1 or outs[0].shape or outs[0].dtype.kind not in "fc"[: 1 + holomorphic]:
                 kinds = [(y.shape, y.dtype.name) for y in outs]
                 raise TypeError(
                     "Gradient only defined for scalar-output functions. "
@@ -176,12 +182,14 @@ def value_and_grad(
                 )
             return outs[0], aux
 
-        if flat.arrays:
-            of_all: Function = fgrad.value_and_grad(scalar, tuple(range(len(flat.arrays))), has_aux=True)
-            (value, aux), back = of_all(*flat.tensors)
+        real = [flat.tensors[i] for i in flat.real]
+        if real:
+            nums = tuple(range(len(real)))
+            of_all: Function = fgrad.value_and_grad(scalar, nums, has_aux=True, holomorphic=holomorphic)
+            (value, aux), back = of_all(*real)
         else:
             (value, aux), back = scalar(), ()
-        gradient = flat.filled(back)
+        gradient = flat.cotangents(back)
         results = flat.with_aux(flat.results([value]), aux=aux)
         return results if has_aux else results[0], gradient[0] if isinstance(argnums, int) else tuple(
             gradient
@@ -203,13 +211,6 @@ class _Kept:
         for i, t in zip(self.places, tensors, strict=True):
             leaves[i] = made(t, leaves[i].weak_type)
         return unflatten(self.structure, leaves)
-
-
-def _real_only(holomorphic: bool, allow_int: bool = False) -> None:
-    if holomorphic or allow_int:
-        raise NotImplementedError(
-            "fgrad's stand-in for JAX has no holomorphic=True and no allow_int=True; fgrad.grad has both"
-        )
 
 
 def grad(
@@ -241,10 +242,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
         if structure != flat.out:
             raise ValueError(f"the cotangent has the structure {structure}, but the output has {flat.out}")
         cts = [_like(c, o) for c, o in zip(leaves, outs, strict=True)]
-        back: list[Any] = [np.zeros(a.shape, FLOAT0) for a in flat.arrays]
-        for i, b in zip(flat.real, pullback(cts), strict=True):
-            back[i] = made(b, flat.arrays[i].weak_type)
-        return tuple(unflatten(flat.structure, back))
+        return tuple(flat.cotangents(pullback(cts)))
 
     return flat.with_aux(out, pulled, aux=aux)
 
@@ -314,7 +312,8 @@ def _jacobian(transformation: Any, what: str) -> Function:
         holomorphic: bool = False,
         allow_int: bool = False,
     ) -> Function:
-        _real_only(holomorphic, allow_int)
+        if allow_int:
+            raise NotImplementedError(f"fgrad's jax.{what} has no allow_int: give it the floats alone")
 
         @_wraps(fun)
         def found(*args: Any, **kwargs: Any) -> Any:
@@ -322,7 +321,9 @@ def _jacobian(transformation: Any, what: str) -> Function:
             flat = Flat(chosen, values, has_aux=has_aux)
             _checked(flat, what)
             nums = tuple(range(len(flat.arrays)))
-            rows, aux = transformation(flat.of_real, argnums=nums, has_aux=True)(*flat.tensors)
+            rows, aux = transformation(flat.of_real, nums, has_aux=True, holomorphic=holomorphic)(
+                *flat.tensors
+            )
 
             def of_row(row: Any) -> Any:
                 tree = unflatten(flat.structure, [made(b) for b in row])
@@ -346,8 +347,7 @@ def hessian(
     fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Function:
     """Return the function that computes the Hessian of `fun`."""
-    _real_only(holomorphic)
-    return jacfwd(jacrev(fun, argnums, has_aux), argnums, has_aux)  # type: ignore[no-any-return]
+    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)  # type: ignore[no-any-return]
 
 
 # ---- many at once
@@ -598,7 +598,7 @@ def typeof(x: Any) -> ShapedArray:
 def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
     """Return the shapes and dtypes of `fun(*args, **kwargs)`, computing nothing."""
     given = example((args, kwargs))
-    flat = Flat(lambda values: fun(*values[0], **values[1]), given)
+    flat = Flat(lambda values: example(fun(*values[0], **values[1])), given)
     program, _ = staged(flat, [Aval(a.shape, a.dtype) for a in flat.arrays], greedy=True, undrawn=True)
     pairs = zip(map(aval_out, program.outputs), flat.weak, strict=True)
     return unflatten(flat.out, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=bool(w)) for a, w in pairs])
