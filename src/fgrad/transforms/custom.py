@@ -49,6 +49,9 @@ class Rule:
 
     name: str
     hidden = False  # whether no tape may see what forward does
+    is_open = (
+        False  # whether recordings of linear functions see what primal does, and do not ask for the rule
+    )
     origin: weakref.ref[Batch] | None = None  # the trace whose examples a batched rule is applied to
     followed: tuple[bool, ...] | None = (
         None  # which arguments tapes follow, once `forward` runs; None: not known
@@ -85,11 +88,13 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
             tracer.escaped()
     floor = max((b.trace.level for b in tracers), default=-1)
     tapes = following(args, state.traces, floor)
+    if rule.is_open and tapes and all(t.linear_only for t in tapes):
+        return [_as_tensor(o) for o in rule.primal(*map(_as_tensor, args))]
     top = tapes[-1].level if tapes else None
     outs: list[Tensor] | None = None
     if tracers and not (tapes and all(isinstance(t, Batch) for t in below(tapes[-1].level))):
         # traces under the innermost tape see the operation; forward shows them only what the rule keeps
-        trace = next(b.trace for b in tracers if b.trace.level == floor)
+        trace: Any = next(b.trace for b in tracers if b.trace.level == floor)
         given = tuple(lowered(a, state, floor) for a in args)
         below_box = rule.clone() if tapes else rule
         if isinstance(trace, Batch):

@@ -247,6 +247,18 @@ def test_rules_for_tangents_run_when_the_function_is_called():
     close(f(1.0), 2)
 
 
+def test_a_rule_may_call_its_function_on_tangents():
+    @jax.custom_jvp
+    def double(x):
+        return 2 * x
+
+    double.defjvp(lambda xs, ts: (double(xs[0]), double(ts[0])))
+    for run in (jax.grad(double), jax.jit(jax.grad(double)), lambda x: jax.jvp(double, (x,), (1.0,))[1]):
+        close(run(1.0), 2)
+    close(jax.vmap(jax.grad(double))(X), [2, 2, 2])
+    close(jax.grad(lambda x: jnp.sum(jax.vmap(double)(x)))(X), [2, 2, 2])
+
+
 def test_complex_functions_and_integers():
     close(jax.grad(lambda z: z * z, holomorphic=True)(1 + 2j), 2 + 4j)
     close(jax.jacrev(lambda z: 1j * z * z, holomorphic=True)(jnp.array([1 + 2j])), [[2j * (1 + 2j)]])

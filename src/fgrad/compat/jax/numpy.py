@@ -501,7 +501,8 @@ def _linear(name: str, module: Any = fnp.linalg) -> Function:
         tensors = [t if t.dtype.kind in "fc" else t.astype(default(float)) for t in tensors]
         it = iter(tensors)
         found = getattr(module if module is fnp.linalg else fgrad.scipy.linalg, name)
-        out = found(*(next(it) if isinstance(a, Array | np.ndarray) else a for a in args), **kwargs)
+        given = [next(it) if isinstance(a, Array | np.ndarray) else opened(a) for a in args]
+        out = found(*given, **{k: opened(v) for k, v in kwargs.items()})
         if not isinstance(out, tuple):
             return made(out)
         parts = [made(part) for part in out]
@@ -573,8 +574,8 @@ NAMES: dict[str, Any] = {
     "full_like": full_like,
     "identity": lambda n, dtype=None: eye(n, dtype=dtype),
     "power": power,
-    "iscomplexobj": lambda x: as_array(x).dtype.kind == "c",
-    "isrealobj": lambda x: as_array(x).dtype.kind != "c",
+    "iscomplexobj": lambda x: result_type(x).kind == "c",
+    "isrealobj": lambda x: result_type(x).kind != "c",
     "isscalar": lambda x: np.ndim(x) == 0,
     "issubdtype": issubdtype,
     "linspace": linspace,

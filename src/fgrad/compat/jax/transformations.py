@@ -740,6 +740,8 @@ def custom_gradient(fun: Function) -> custom_vjp:
 
 
 class _JvpApplication(_Application):
+    is_open = True
+
     def forward(self, *values: Any) -> list[Any]:
         """Return the outputs; the rule runs now, as in JAX, and its transpose later."""
         self.values = values

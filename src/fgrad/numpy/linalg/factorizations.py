@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 
 from fgrad.compat.numpy import QRResult, SVDResult
-from fgrad.core.tensor import bind, unary, wrap
+from fgrad.core.aval import Aval
+from fgrad.core.tensor import bind, is_tracked, unary, wrap
 from fgrad.numpy.indexing import stop_gradient, take_along_axis
 from fgrad.numpy.linalg.arguments import is_followed, linalg_function, square_matrices, stacked_matrices
 from fgrad.numpy.linalg.eigenvalues import eigh, eigvalsh
 from fgrad.numpy.ordering import argsort, sort
 from fgrad.numpy.permutations import flip
 from fgrad.ops import linear, matrices, undetermined
+from fgrad.transforms.callbacks import pure_callback
 
 
 @linalg_function(np.linalg.cholesky)
@@ -79,9 +81,12 @@ def qr(a: Any, mode: str = "reduced") -> Any:
         raise ValueError(f"Unrecognized mode '{mode}'")
     a = stacked_matrices(a)
     if mode == "raw":
-        if is_followed(a):
+        if is_tracked(a):
             raise TypeError("qr with mode='raw' has no rule for Tensors; use mode='reduced' or 'complete'")
-        return tuple(map(wrap, np.linalg.qr(a._value, "raw")))
+        *stack, m, n = a.shape
+        shapes = [Aval((*stack, n, m), a.dtype), Aval((*stack, min(m, n)), a.dtype)]
+        raw = pure_callback(lambda x: list(np.linalg.qr(x, "raw")), shapes, a, vmap_method="broadcast_all")
+        return tuple(raw)
     m, n = a.shape[-2:]
     q, r = bind("qr", a, mode="complete" if mode == "complete" and m > n else "reduced")
     return r if mode == "r" else QRResult(q, r)
