@@ -165,7 +165,7 @@ def _called(
     call = _Call(callback, args, kwargs)
     values = call.values()
     params = {"call": call, "avals": avals, "structure": structure, "method": vmap_method}
-    params["effect"] = effect
+    params["acts"] = effect
     stages = [t for t in current().traces if isinstance(t, Stage)]
     if stages and not any(v.__class__ is Tensor and isinstance(v._value, Tracer) for v in values):
         outs = map(wrap, stages[-1].process(CALL, tuple(values), params))  # it runs when the program does
@@ -221,10 +221,10 @@ def _map_call(
     avals: tuple[Aval, ...],
     structure: Any,
     method: str | None,
-    effect: bool,
+    acts: bool,
 ) -> tuple[Any, ...]:
     size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
-    options: dict[str, Any] = {"call": call, "structure": structure, "method": method, "effect": effect}
+    options: dict[str, Any] = {"call": call, "structure": structure, "method": method, "acts": acts}
     if method is None:
         raise NotImplementedError(
             f"pure_callback of {call} at {place_of(call.line)} is mapped by vmap, but does not say how: give "
@@ -249,7 +249,7 @@ _REASONS: dict[str, Any] = {
 CALL = declare(
     "pure_callback",
     run=_run,
-    effect=lambda params: bool(params["effect"]),
+    effect=lambda params: bool(params["acts"]),
     vjp=_refuse,
     shape=lambda *_, avals, **__: avals,
     batch=_map_call,

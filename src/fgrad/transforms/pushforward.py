@@ -48,8 +48,9 @@ class Pushforward:
         self._reverse: DoubleReverse | None = None
         self._push: Push | None = None
         rules = [n.vjp for n in recorded.tape.live() if isinstance(n.vjp, VJP)]
+        is_staged = any(isinstance(t, Stage) for t in current().traces)
         # whoever declares a primitive with a forward rule says by it what a tangent is
-        self._by_rule: bool = any(r.primitive and r.push is not None for r in rules)
+        self._by_rule: bool = any(r.push is not None and (r.primitive or is_staged) for r in rules)
         with quiet():
             if any(r.checks for r in rules):
                 # tangents do not tell whether a result depends on what is not determined; generic
@@ -57,7 +58,7 @@ class Pushforward:
                 rng = np.random.default_rng(0)
                 recorded([_generic(y, rng) for y in outs])
             # a stage has no value to look at
-            if self._by_rule or not any(isinstance(t, Stage) for t in current().traces):
+            if self._by_rule or not is_staged:
                 self._push = Push(recorded, next((y for y in outs if isinstance(y, Tensor)), None))
 
     def __call__(self, tangents: Tangents) -> list[Any]:

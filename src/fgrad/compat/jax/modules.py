@@ -228,7 +228,9 @@ MODULES: dict[str, Source] = {
         "closure_convert": jaxprs.closure_convert,
         "custom_jvp_call_p": jaxprs.CUSTOM_JVP,
         "custom_vjp_call_p": jaxprs.CUSTOM_VJP,
-        "zero_from_primal": lambda x, **_: transformations.SymbolicZero(transformations.typeof(x)),
+        "zero_from_primal": lambda x, **_: trees.tree_map(
+            lambda v: transformations.SymbolicZero(transformations.typeof(v)), x
+        ),
     },
     "jax.debug": lambda: callbacks.DEBUG,
     "jax.dtypes": lambda: {
