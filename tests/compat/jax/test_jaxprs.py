@@ -298,6 +298,11 @@ def test_draws_have_64_bits_where_these_are_enabled():
     assert jax.random.normal(key).dtype == np.float32
 
 
+def test_files_hold_arrays(tmp_path):
+    jnp.save(tmp_path / "x.npy", jnp.asarray(X))
+    close(jnp.load(tmp_path / "x.npy"), X)
+
+
 @pytest.mark.parametrize("left", [True, False])
 @pytest.mark.parametrize("transpose", [True, False])
 def test_reflectors_and_diagonals(left, transpose):

@@ -579,6 +579,8 @@ NAMES: dict[str, Any] = {
     "isscalar": lambda x: np.ndim(x) == 0,
     "issubdtype": issubdtype,
     "linspace": linspace,
+    "load": lambda file, *args, **kwargs: array(np.load(file, *args, **kwargs)),
+    "save": lambda file, arr, *args, **kwargs: np.save(file, np.asarray(arr), *args, **kwargs),
     "nan_to_num": nan_to_num,
     "ndarray": Array,
     "ones": ones,
