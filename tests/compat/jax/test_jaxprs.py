@@ -298,6 +298,12 @@ def test_draws_have_64_bits_where_these_are_enabled():
     assert jax.random.normal(key).dtype == np.float32
 
 
+def test_least_squares():
+    a, b = np.array([[1, 2], [3, 4], [5, 7]], np.float32), np.array([1, 2, 4], np.float32)
+    np.testing.assert_allclose(np.asarray(jnp.linalg.lstsq(a, b)[0]), np.linalg.lstsq(a, b)[0], rtol=1e-3)
+    np.testing.assert_allclose(float(jnp.linalg.cond(a)), np.linalg.cond(a), rtol=1e-3)
+
+
 def test_files_hold_arrays(tmp_path):
     jnp.save(tmp_path / "x.npy", jnp.asarray(X))
     close(jnp.load(tmp_path / "x.npy"), X)

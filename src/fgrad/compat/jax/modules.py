@@ -234,7 +234,7 @@ MODULES: dict[str, Source] = {
     },
     "jax.debug": lambda: callbacks.DEBUG,
     "jax.dtypes": lambda: {
-        **numpy.bfloat16(),
+        **{name: scalar.dtype.type for name, scalar in numpy.bfloat16().items()},
         "canonicalize_dtype": types.canonical,
         "float0": transformations.FLOAT0,
         "issubdtype": types.issubdtype,

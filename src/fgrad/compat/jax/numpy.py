@@ -514,8 +514,8 @@ def _linear(name: str, module: Any = fnp.linalg) -> Function:
 LINALG: dict[str, Any] = {
     name: _linear(name)
     for name in words(
-        "cholesky det eigh eigvalsh inv matrix_norm matrix_power multi_dot pinv qr slogdet solve svd "
-        "svdvals tensorsolve vector_norm"
+        "cholesky cond det eigh eigvalsh inv lstsq matrix_norm matrix_power multi_dot pinv qr slogdet "
+        "solve svd svdvals tensorsolve vector_norm"
     )
 } | {"norm": _norm}
 
