@@ -309,6 +309,54 @@ def test_second_order_of_a_tangent_rule():
     close(fg.hessian(lambda x: np.sum(f(x)))(X), 3 * np.eye(3))
 
 
+def by_rule(f, rule):
+    """Return a function with a forward rule of one tangent."""
+    f = fg.custom_jvp(f)
+    f.defjvp(lambda primals, tangents: rule(f, *primals, *tangents))
+    return f
+
+
+def test_a_forward_rule_may_apply_the_function_to_tangents():
+    double = by_rule(lambda x: 2 * x, lambda f, x, t: (f(x), f(t)))
+
+    def squared(x):
+        return double(x) ** 2
+
+    assert fg.jvp(double, (1.0,), (3.0,)) == (2.0, 6.0)
+    assert fg.grad(squared)(3.0) == fg.jit(fg.grad(squared))(3.0) == 24.0
+    assert fg.grad(fg.grad(squared))(3.0) == 8.0
+    close(fg.vmap(fg.grad(squared))(X), 8 * X)
+    assert fg.linear_transpose(double, 1.0)(1.0) == (2.0,)
+
+
+def test_a_forward_rule_may_apply_the_function_to_primals():
+    cube = by_rule(lambda x: x**3, lambda f, x, t: (f(x), 3 * x**2 * t))
+    assert fg.grad(fg.grad(fg.grad(cube)))(1.7) == pytest.approx(6.0)
+    close(fg.jit(fg.vmap(fg.grad(fg.grad(cube))))(X), 6 * X)
+
+
+@pytest.mark.parametrize(
+    ("tangent", "message"),
+    [
+        (lambda x, t: t**2, "applies square to tangents, in which it has to be linear"),
+        (lambda x, t: 3 * x**2, "returns a tangent that does not depend on those of the operands"),
+    ],
+)
+def test_forward_rules_are_linear_in_tangents(tangent, message):
+    f = by_rule(lambda x: x**3, lambda f, x, t: (f(x), tangent(x, t)))
+    mapped = lambda x: fg.vmap(fg.grad(f))(x * X)
+    for derivative in (fg.grad(f), fg.jit(fg.grad(f)), mapped, lambda x: fg.jvp(f, (x,), (1.0,))):
+        with pytest.raises(TypeError, match=message):
+            derivative(1.0)
+
+
+def test_a_forward_rule_may_say_that_there_is_no_slope():
+    f = by_rule(np.floor, lambda f, x, t: (f(x), np.zeros_like(x)))
+    product = lambda x: f(x) * x
+    assert fg.grad(product)(2.5) == fg.jit(fg.grad(product))(2.5) == 2.0
+    close(fg.vmap(fg.grad(product))(X), np.floor(X))
+
+
 def test_custom_jvp_of_pytrees():
     @fg.custom_jvp
     def f(p):

@@ -35,7 +35,7 @@ from fgrad.core.trace import Trace, Tracer, below, current, next_level, running
 from fgrad.ops.linear import sum_axes
 from fgrad.transforms.batch import Batch
 from fgrad.transforms.calling import Transformed, existing, integers, is_traced, name_of, plain
-from fgrad.transforms.reverse import vjp
+from fgrad.transforms.operations import pulled
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -421,6 +421,7 @@ def _described(results: Any) -> str:
 
 
 class _JvpRule(_TreeRule):
+    is_open = True  # rules may apply the function to tangents, if it is linear
     avals: list[Aval]
     values: tuple[Any, ...]
 
@@ -433,7 +434,7 @@ class _JvpRule(_TreeRule):
     def backward(self, *cts: Any) -> Sequence[Any]:
         floating = [i for i, v in enumerate(self.values) if v.dtype.kind in "fc"]
 
-        def tangents_out(*ts: Any) -> list[Any]:
+        def tangents_out(ts: Sequence[Any]) -> list[Any]:
             full = [near(v).zeros(v.shape) for v in self.values]
             for i, t in zip(floating, ts, strict=True):
                 full[i] = t
@@ -454,9 +455,8 @@ class _JvpRule(_TreeRule):
             return leaves
 
         floats = [self.values[i] for i in floating]
-        zeros = [wrap(near(v).zeros(v.shape, v.dtype)) for v in floats]
-        _, pullback = vjp(tangents_out, *zeros)
-        found = pullback(list(map(_as_tensor, with_zeros(cts, self.avals))))
+        pull = pulled(tangents_out, floats, self.name)
+        found = pull(list(map(_as_tensor, with_zeros(cts, self.avals))))
         back: list[Any] = [None] * len(self.values)
         for i, c in zip(floating, found, strict=True):
             back[i] = c
@@ -617,7 +617,7 @@ def custom_jvp(fun: Callable[P, R], nondiff_argnums: int | Sequence[int] = ()) -
 
     Raises:
         TypeError: when differentiated, no rule is defined, or the rule returns a tangent of another
-            structure.
+            structure, or one that is not linear in those of the arguments.
 
     Derivative:
         What `jvp(primals, tangents) -> (out, tangent)` returns, or the sum of what `defjvps(...)` says for

@@ -16,8 +16,9 @@ from fgrad.core.aval import Aval, aval_of
 from fgrad.core.placement import near
 from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES, VJP, Pattern, Primitive, declare
 from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.core.trace import Tracer
 from fgrad.errors import NotLinearError
-from fgrad.transforms.batch import Same, one_by_one
+from fgrad.transforms.batch import BatchedTracer, Same, one_by_one
 from fgrad.transforms.calling import plain
 from fgrad.transforms.manager import GradManager
 
@@ -114,7 +115,8 @@ class Operation:
             return self.tangents(primals, along, params)
 
         def step(cts: Sequence[Any], *saved: Any) -> list[Any]:
-            return pulled(lambda ts: push(ts, *saved), [saved[i] for i in places], self.name)(cts)
+            hint = "; an operation that is linear gets a rule `transpose`"
+            return pulled(lambda ts: push(ts, *saved), [saved[i] for i in places], self.name, hint)(cts)
 
         keep = tuple(range(1, len(pattern) + 1))
         return VJP(step, keep=keep, params=True, exact=True, push=push)
@@ -149,7 +151,7 @@ class Operation:
 
 
 def pulled(
-    push: Callable[[Sequence[Any]], Sequence[Any]], primals: Sequence[Any], name: str
+    push: Callable[[Sequence[Any]], Sequence[Any]], primals: Sequence[Any], name: str, hint: str = ""
 ) -> Callable[[Sequence[Any]], list[Any]]:
     """Return the transpose of a rule `jvp`: from cotangents of results to those of operands, None for zero.
 
@@ -157,9 +159,10 @@ def pulled(
         push: from tangents of the operands to those of the results, None for zero.
         primals: the operands.
         name: what messages call the operation.
+        hint: what they say of one that is linear.
 
     Raises:
-        TypeError: `push` is not linear.
+        TypeError: `push` is not linear, or its results do not depend on tangents.
     """
     try:
         with GradManager() as gm:
@@ -169,15 +172,28 @@ def pulled(
             sweep = gm.pullback(out, ts)
     except NotLinearError as error:
         raise TypeError(
-            f"the jvp rule of {name} applies {error.primitive} to tangents, in which it has to be linear; "
-            "an operation that is linear gets a rule `transpose`"
+            f"the jvp rule of {name} applies {error.primitive} to tangents, in which it has to be linear"
+            f"{hint}"
         ) from None
+    for t, node in zip(out, sweep.sources, strict=True):
+        if node is None and t is not None and not _is_zero(t):
+            raise TypeError(
+                f"the jvp rule of {name} returns a tangent that does not depend on those of the operands; "
+                "one that is zero is np.zeros_like of the result"
+            )
 
     def pull(cts: Sequence[Any]) -> list[Any]:
         arrived = [None if t is None else ct for t, ct in zip(out, cts, strict=True)]
         return list(sweep(arrived)) if any(c is not None for c in arrived) else [None] * len(ts)
 
     return pull
+
+
+def _is_zero(x: Any) -> bool:
+    """Return whether a value is known to be zero."""
+    while isinstance(x, Tensor | BatchedTracer):
+        x = x._value if isinstance(x, Tensor) else x.whole
+    return not isinstance(x, Tracer) and not np.any(plain(x))
 
 
 def free_name(name: str, fits: Callable[[Primitive], bool] = lambda primitive: False) -> str:
