@@ -208,6 +208,14 @@ def test_forward_rules_serve_both_modes():
     assert grad(half)(2.0) == 0.5
 
 
+@pytest.mark.parametrize("rule", [lambda g, ans, x: g**2, lambda g, ans, x: 3 * x**2])
+def test_reverse_mode_refuses_forward_rules_that_are_not_linear(rule):
+    cube = primitive(lambda x: x**3)
+    defjvp(cube, rule)
+    with pytest.raises(TypeError, match="the jvp rule of"):
+        grad(cube)(2.0)
+
+
 def test_primitives_without_rule_and_without_trace():
     bare = primitive(lambda x: 2.0 * x)
     assert bare(3.0) == 6.0

@@ -6,17 +6,19 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import update_wrapper
 from itertools import count as counting
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 import fgrad
 from fgrad import tree
+from fgrad.backend.devices import as_array
 from fgrad.compat.autograd.boxes import isbox
 from fgrad.compat.autograd.spaces import vspace
 from fgrad.core.tensor import Tensor, is_tracked
 from fgrad.transforms.calling import plain
 from fgrad.transforms.custom import Rule, apply_rule
+from fgrad.transforms.operations import pulled
 
 Maker = Callable[..., Any]
 
@@ -133,11 +135,15 @@ class _Applied(Rule):
             return maker(argnums, self.ans, tuple(self.given), self.kwargs)(g)  # type: ignore[no-any-return]
         push = primitive_jvps[self.operation]
 
-        def pushed(*tangents: Any) -> Any:
-            return push(argnums, list(tangents), self.ans, tuple(self.given), self.kwargs)
+        zeros, structure = tree.flatten([vspace(self.given[i]).zeros() for i in argnums])
 
-        zeros = [vspace(self.given[i]).zeros() for i in argnums]
-        return fgrad.vjp(pushed, *zeros)[1](g)
+        def pushed(tangents: Sequence[Any]) -> Sequence[Any]:
+            given = tree.unflatten(structure, tangents)
+            return tree.leaves(push(argnums, given, self.ans, tuple(self.given), self.kwargs))
+
+        found = pulled(pushed, list(map(as_array, zeros)), self.name)(tree.leaves(g))
+        whole = [zero if ct is None else ct for ct, zero in zip(found, zeros, strict=True)]
+        return cast("Iterable[Any]", tree.unflatten(structure, whole))
 
 
 def _of_dtype(ct: Any, dtype: np.dtype[Any]) -> Any:
