@@ -84,8 +84,13 @@ def table() -> dict[str, set[str]]:
 
 
 def interpreted() -> dict[str, str]:
-    """Return which primitives say that Python computes them, and why."""
-    return {name: p.interpreted for name, p in PRIMITIVES.items() if p.interpreted}
+    """Return which primitives of fgrad's own say that Python computes them, and why."""
+    return {name: p.interpreted for name, p in PRIMITIVES.items() if p.interpreted and is_own(name)}
+
+
+def is_own(name: str) -> bool:
+    """Return whether a primitive is none that examples, tests or programs of other libraries declare."""
+    return not name.startswith(("__main__.", "tests.", "fgrad.extend.", "fgrad.compat."))
 
 
 @pytest.mark.skipif(native.interpreted(), reason="no library is called by address where nothing is compiled")
@@ -98,8 +103,7 @@ def test_no_primitive_leaves_machine_code_but_those_that_are_listed():
     assert min(Counter(found.values())[place] for place in (NATIVE, LIBRARIES)) > 100
     # what is in no row of the table is written by compilers, belongs to processes or users, is a loop or a
     # check; test_written.py has the last ones
-    examples = ("__main__.", "tests.", "fgrad.extend.")  # primitives that examples and tests declare
-    own = {n for n in PRIMITIVES if not n.startswith(examples)}
+    own = set(filter(is_own, PRIMITIVES))
     others = {n for n in own - found.keys() if not isinstance(PRIMITIVES[n].stored, str)}
     assert others <= reasons.keys() | {
         "lax.pullback",

@@ -40,7 +40,7 @@ pair = operation(
 )
 anywhere = operation(
     "anywhere",
-    run=np.any,
+    run=lambda x: (x != 0).any(),
     shape=lambda x: np.empty((), bool),
     batch=lambda mapped, x: (anywhere(x), False),
 )
@@ -93,7 +93,7 @@ def test_programs_name_operations():
     close(program(X), 2 * X**3)
     close(fg.grad(lambda x: program(x).sum())(X), 6 * X**2)
     two = operation("cube", run=lambda x: x)
-    assert two.primitive.startswith("cube@")
+    assert two.primitive == f"{__name__}.cube@2"
 
 
 def test_shapes_without_a_rule_are_found_by_running():
@@ -111,7 +111,7 @@ def test_parameters_arrive_by_name():
 def test_missing_and_wrong_rules_are_named():
     with pytest.raises(NotImplementedError, match="stuck has no rule `jvp`"):
         fg.grad(operation("stuck", run=lambda x: x))(1.0)
-    with pytest.raises(TypeError, match="bent applies cube to tangents"):
+    with pytest.raises(TypeError, match=r"bent applies \S*\.cube to tangents"):
         fg.grad(operation("bent", run=lambda x: x, jvp=lambda p, t: (p[0], cube(t[0]))))(1.0)
     with pytest.raises(TypeError, match="cube"):
         fg.linear_transpose(cube, X)

@@ -38,7 +38,7 @@ class Operation:
         self.name, self.many = name, many
         self.run, self.shape = rules.get("run"), rules.get("shape")
         self.jvp, self.transpose, self.batch = (rules.get(k) for k in ("jvp", "transpose", "batch"))
-        self.primitive = free_name(name)
+        self.primitive = free_name(f"{getattr(self.run, '__module__', None) or 'users'}.{name}")
         declare(
             self.primitive,
             run=self._run,
