@@ -12,7 +12,6 @@ import numpy as np
 
 import fgrad
 from fgrad import tree
-from fgrad.backend.devices import as_array
 from fgrad.compat.autograd.boxes import isbox
 from fgrad.compat.autograd.spaces import vspace
 from fgrad.core.tensor import Tensor, is_tracked
@@ -141,7 +140,7 @@ class _Applied(Rule):
             given = tree.unflatten(structure, tangents)
             return tree.leaves(push(argnums, given, self.ans, tuple(self.given), self.kwargs))
 
-        found = pulled(pushed, list(map(as_array, zeros)), self.name)(tree.leaves(g))
+        found = pulled(pushed, list(map(np.asarray, zeros)), self.name)(tree.leaves(g))
         whole = [zero if ct is None else ct for ct, zero in zip(found, zeros, strict=True)]
         return cast("Iterable[Any]", tree.unflatten(structure, whole))
 
