@@ -17,9 +17,10 @@ class Reversal:
     """Reverse statements of a function, with names for cotangents and for what they keep."""
 
     def __init__(self, function: Function, active: set[str]) -> None:
-        self.function, self.active = function, active
-        self.used = {*function.types, *function.constants, "np", "math", "sf", "si", "sc", "pf", "pi", "pc"}
-        self.used |= {*slopes.HELPERS, *memory.PLAIN, "uint64"}
+        self.function: Function = function
+        self.active: set[str] = active
+        self.used: set[str] = {*function.types, *function.constants, *slopes.HELPERS, *memory.PLAIN}
+        self.used |= {"np", "math", "sf", "si", "sc", "pf", "pi", "pc", "uint64"}
         self.roots = syntax.families(function)
         self.cts: dict[str, str] = {}
         for n in sorted(active):

@@ -17,8 +17,10 @@ class Sums:
     """The cotangents that a loop adds to, and neither reads nor changes otherwise."""
 
     def __init__(self, loop: For | While, plan: Plan, reversal: Reversal, bounds: Bounds) -> None:
-        self.loop, self.reversal, self.bounds = loop, reversal, bounds
-        self.arrays = {ct: n for n, ct in reversal.cts.items()}
+        self.loop: For | While = loop
+        self.reversal: Reversal = reversal
+        self.bounds: Bounds = bounds
+        self.arrays: dict[str, str] = {ct: n for n, ct in reversal.cts.items()}
         self.found: dict[str, tuple[str, Any]] = {}
         added: dict[str, Any] = {}
         self.others: list[Any] = []  # what is read, or written otherwise

@@ -541,7 +541,7 @@ class CustomVjp(Custom[P, R]):
             bwd: takes the non-differentiable arguments, the residuals and the cotangent of `out`, and
                 returns a tuple with one cotangent per differentiable argument (None: no gradient).
         """
-        self.rules = {"fwd": fwd, "bwd": bwd}
+        self.rules: dict[str, Callable[..., Any]] = {"fwd": fwd, "bwd": bwd}
         return self
 
 
@@ -554,7 +554,7 @@ class CustomJvp(Custom[P, R]):
 
     def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
         """Define the rule: `jvp(primals, tangents) -> (out, tangent_out)`, linear in the tangents."""
-        self.rules = {"jvp": jvp}
+        self.rules: dict[str, Callable[..., Any]] = {"jvp": jvp}
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:

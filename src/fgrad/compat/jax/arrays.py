@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class Array:
 
     _tensor: Tensor
     weak_type: bool
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __init__(self, *_: Any) -> None:
         raise TypeError("jax.Array makes no arrays: call jax.numpy.array")
@@ -212,7 +212,8 @@ class _At:
     """The places of an array that an update is for."""
 
     def __init__(self, array: Array, index: Any = None) -> None:
-        self.array, self.index = array, index
+        self.array: Array = array
+        self.index: Any = index
 
     def __getitem__(self, index: Any) -> _At:
         return _At(self.array, opened(index))
