@@ -422,17 +422,15 @@ def _described(results: Any) -> str:
 
 class _JvpRule(_TreeRule):
     is_open = True  # rules may apply the function to tangents, if it is linear
-    avals: list[Aval]
     values: tuple[Any, ...]
 
     def forward(self, *values: Any) -> list[Any]:
         self.values = values
-        outs = self.primal(*values)
-        self.avals = [aval_of(o) for o in outs]
-        return outs
+        return self.primal(*values)
 
     def backward(self, *cts: Any) -> Sequence[Any]:
         floating = [i for i, v in enumerate(self.values) if v.dtype.kind in "fc"]
+        primals = self.filled(self.values)
 
         def tangents_out(ts: Sequence[Any]) -> list[Any]:
             full = [near(v).zeros(v.shape) for v in self.values]
@@ -441,7 +439,7 @@ class _JvpRule(_TreeRule):
             filled = self.filled(full)
             result = self.operation.rule("jvp")(
                 *self.static(),
-                tuple(self.filled(self.values)[i] for i in self.place),
+                tuple(primals[i] for i in self.place),
                 tuple(filled[i] for i in self.place),
             )
             if not isinstance(result, tuple) or len(result) != 2:
@@ -456,7 +454,7 @@ class _JvpRule(_TreeRule):
 
         floats = [self.values[i] for i in floating]
         pull = pulled(tangents_out, floats, self.name)
-        found = pull(list(map(_as_tensor, with_zeros(cts, self.avals))))
+        found = pull(cts)
         back: list[Any] = [None] * len(self.values)
         for i, c in zip(floating, found, strict=True):
             back[i] = c
