@@ -99,11 +99,6 @@ class Operation:
 
     # -- derivatives: of a function by `jvp`, which is transposed; of a linear one, as that is, by `transpose`
 
-    def tangents(self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-        """Return the tangents of the results for those of the operands, None for zero."""
-        _, out = self.rule("jvp")(tuple(primals), tuple(tangents), **params)
-        return list(self._several(out))
-
     def _by_jvp(self, pattern: Pattern) -> VJP:
         places = [i for i, tracked in enumerate(pattern) if tracked]
 
@@ -112,7 +107,8 @@ class Operation:
             along: list[Any] = [None] * len(pattern)
             for i, t in zip(places, given, strict=True):
                 along[i] = t
-            return self.tangents(primals, along, params)
+            _, out = self.rule("jvp")(tuple(primals), tuple(along), **params)
+            return list(self._several(out))
 
         def step(cts: Sequence[Any], *saved: Any) -> list[Any]:
             hint = "; an operation that is linear gets a rule `transpose`"
