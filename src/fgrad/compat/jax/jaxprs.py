@@ -243,7 +243,15 @@ class Literal:
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class JaxprEqn:
+class _Parts:
+    """What is made of parts, which others may replace."""
+
+    def replace(self, **changes: Any) -> Any:
+        """Return the same with other parts."""
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+
+class JaxprEqn(_Parts):
     """`outvars = primitive(*invars, **params)`."""
 
     invars: list[Any]
@@ -254,16 +262,12 @@ class JaxprEqn:
     source_info: Any = None
     ctx: Any = None
 
-    def replace(self, **changes: Any) -> JaxprEqn:
-        """Return the same with other parts."""
-        return dataclasses.replace(self, **changes)
-
     def __repr__(self) -> str:
         return "\n".join(_Text({}).equation(self))
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class Jaxpr:
+class Jaxpr(_Parts):
     """Equations in order, arguments, constants and results."""
 
     constvars: list[Var]
@@ -274,16 +278,12 @@ class Jaxpr:
     debug_info: Any = None
     is_high = False
 
-    def replace(self, **changes: Any) -> Jaxpr:
-        """Return the same with other parts."""
-        return dataclasses.replace(self, **changes)
-
     def __repr__(self) -> str:
         return "\n".join(_Text({}).jaxpr(self))
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class ClosedJaxpr:
+class ClosedJaxpr(_Parts):
     """A jaxpr with the values of its constants."""
 
     jaxpr: Jaxpr
@@ -294,10 +294,6 @@ class ClosedJaxpr:
     effects = property(lambda self: self.jaxpr.effects)
     in_avals = property(lambda self: [v.aval for v in self.jaxpr.invars])
     out_avals = property(lambda self: [v.aval for v in self.jaxpr.outvars])
-
-    def replace(self, **changes: Any) -> ClosedJaxpr:
-        """Return the same with other parts."""
-        return dataclasses.replace(self, **changes)
 
     def __repr__(self) -> str:
         return repr(self.jaxpr)
@@ -510,9 +506,8 @@ class _Top:
 
 def _traces(x: Any) -> list[Any]:
     t = as_array(x)._tensor
-    return [n.tape for n in t._nodes if n.tape is not None] + [
-        t._value.trace for _ in [0] if isinstance(t._value, Tracer)
-    ]
+    found = [n.tape for n in t._nodes if n.tape is not None]
+    return [*found, t._value.trace] if isinstance(t._value, Tracer) else found
 
 
 def find_top_trace(xs: Iterable[Any]) -> _Top:
