@@ -17,6 +17,7 @@ from fgrad.compat.jax.transformations import (
     ShapeDtypeStruct,
     SymbolicZero,
     example,
+    merged,
     typeof,
 )
 from fgrad.compat.jax.trees import flatten, register_pytree_node, unflatten
@@ -242,7 +243,6 @@ class Literal:
     aval: Any
 
 
-@dataclasses.dataclass(eq=False, repr=False)
 class _Parts:
     """What is made of parts, which others may replace."""
 
@@ -251,6 +251,7 @@ class _Parts:
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class JaxprEqn(_Parts):
     """`outvars = primitive(*invars, **params)`."""
 
@@ -435,8 +436,7 @@ def make_jaxpr(
         given = [a for i, a in enumerate(args) if i not in static]
 
         def call(values: Any) -> Any:
-            it = iter(values[0])
-            return fun(*(a if i in static else next(it) for i, a in enumerate(args)), **values[1])
+            return fun(*merged(args, static, values[0]), **values[1])
 
         flat = Flat(call, example((given, kwargs)))
         program, outside = staged(flat, [Aval(a.shape, a.dtype) for a in flat.arrays], greedy=True)

@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -114,6 +114,12 @@ class Flat:
     def with_aux(self, *results: Any, aux: Any) -> tuple[Any, ...]:
         """Return results, and what else the function returns if it does."""
         return (*results, self.aux.filled(aux)) if self.has_aux else results
+
+
+def merged(args: Sequence[Any], static: Collection[int], given: Iterable[Any]) -> list[Any]:
+    """Return arguments: the static ones as they are, and those that are given in the places of the others."""
+    it = iter(given)
+    return [a if i in static else next(it) for i, a in enumerate(args)]
 
 
 def _name(fun: Any) -> str:
@@ -632,8 +638,7 @@ def checkpoint(
         static = {i % len(args) for i in nums}
 
         def call(values: Any) -> Any:
-            it = iter(values[0])
-            return fun(*(a if i in static else next(it) for i, a in enumerate(args)), **values[1])
+            return fun(*merged(args, static, values[0]), **values[1])
 
         flat = Flat(call, ([a for i, a in enumerate(args) if i not in static], kwargs))
         return flat.results(fgrad.checkpoint(flat, policy=policy)(*flat.tensors))
@@ -677,8 +682,7 @@ class _Application(Rule):
 
     def whole(self, given: Sequence[Any]) -> list[Any]:
         """Return all arguments."""
-        it = iter(given)
-        return [a if i in self.nondiff else next(it) for i, a in enumerate(self.args)]
+        return merged(self.args, self.nondiff, given)
 
     def primal(self, *values: Any) -> list[Any]:
         """Return the outputs, where nothing is differentiated."""
