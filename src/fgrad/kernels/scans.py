@@ -54,7 +54,7 @@ _ALONG_ROWS = """
             for step in range(ONE, n):
                 last = j
                 j = n - ONE - step if backwards else step
-                for k in range(SIDE):
+                for k in unrolled(SIDE):
                     values[k] = {step}
                     out[first + k, j] = values[k]
         else:

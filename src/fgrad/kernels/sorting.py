@@ -22,7 +22,7 @@ _TEXT = """
 CONTRACT = "x[rows, n], keys[2, rows, n], places[2, rows, n], out[rows, n], 0 < n < 2**31, hi <= rows"
 DISTINCT = True
 F, I, U = np.{dtype}, np.int{bits}, np.uintp
-ZERO, ONE, DIGITS, COUNT = U(0), U(1), U({digits}), U(256)
+ZERO, ONE, DIGITS, COUNT, TURNS = U(0), U(1), U({digits}), U(256), U(8)
 NONE, SIGN, LAST = F(0), I({bits} - 1), I({last})
 FIRST = I(-{last} - 1)
 WIDTH, MASK = I(8), I(255)
@@ -35,28 +35,30 @@ SIGNATURE = types.void(IN, KEYS, PLACES, OUT, types.uintp, types.uintp)
 @typed(SIGNATURE)
 def kernel(x, keys, places, out, lo, hi):
     n = U(x.shape[1])
-    starts = np.empty(256, np.uintp)
+    starts = np.empty({counts}, np.uintp)  # of each value of each digit
     for i in range(lo, hi):
+        for d in range(DIGITS * COUNT):
+            starts[d] = ZERO
         for k in range(n):
 {key}
             places[ZERO, i, k] = k
+            key = keys[ZERO, i, k]
+            for digit in unrolled(DIGITS):
+                starts[digit * COUNT + U((key >> (I(digit) * WIDTH)) & MASK)] += ONE
         side = ZERO
-        for digit in range(DIGITS):
-            shift = I(digit) * WIDTH
-            for d in range(COUNT):
-                starts[d] = ZERO
-            for k in range(n):
-                starts[U((keys[side, i, k] >> shift) & MASK)] += ONE
-            if starts[U((keys[side, i, ZERO] >> shift) & MASK)] < n:  # otherwise all have the same digit
+        for digit in unrolled(DIGITS):
+            shift, first = I(digit) * WIDTH, digit * COUNT
+            if starts[first + U((keys[side, i, ZERO] >> shift) & MASK)] < n:  # otherwise all have the same
                 total = ZERO
-                for d in range(COUNT):
-                    c = starts[d]
-                    starts[d] = total
-                    total += c
+                for d in range(COUNT // TURNS):
+                    for turn in unrolled(TURNS):
+                        c = starts[first + d * TURNS + turn]
+                        starts[first + d * TURNS + turn] = total
+                        total += c
                 other = ONE - side
                 for k in range(n):
                     key = keys[side, i, k]
-                    d = U((key >> shift) & MASK)
+                    d = first + U((key >> shift) & MASK)
                     to = starts[d]
                     starts[d] = to + ONE
                     keys[other, i, to] = key
@@ -87,7 +89,9 @@ def ordering(char: str) -> Loop:
     bits = 8 * dtype.itemsize
     key = indent((_FLOATS if dtype.kind == "f" else _INTEGERS).strip(), " " * 12)
     last = 2 ** (bits - 1) - 1
-    text = _TEXT.strip().format(dtype=dtype.name, bits=bits, last=last, digits=dtype.itemsize, key=key)
+    text = _TEXT.strip().format(
+        dtype=dtype.name, bits=bits, last=last, digits=dtype.itemsize, counts=256 * dtype.itemsize, key=key
+    )
     return compiled(f"{text}\n")
 
 

@@ -7,8 +7,9 @@ images, or a few rows of one, at a time, so that the matrix product reads them f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ CONTRACT = "{contract}"
 DISTINCT = True
 F = np.{dtype}
 NONE, ZERO, ONE = np.uintp(0), F(0.0), F(1.0)
-LEAST = F(-np.inf)
+LEAST, STRIP = F(-np.inf), np.intp(256)
 INPUT = types.Array(types.{dtype}, {rank}, "C", readonly=True)
 OUTPUT = types.Array(types.{dtype}, {rank}, "C")
 COLUMNS, I, U = types.Array(types.{dtype}, 3, "C"), types.intp, types.uintp
@@ -96,6 +97,7 @@ _POOL = """
 def kernel({arrays}, kh, kw, sh, sw, ph, pw, lo, hi):
     height, length = x.shape[1], x.shape[2]
     rows, width = out.shape[1], out.shape[2]
+    {memory}
     for n in range(lo, hi):
         {clear}
         for row in range(rows):
@@ -123,8 +125,14 @@ def kernel({arrays}, kh, kw, sh, sw, ph, pw, lo, hi):
 """
 _INNER = """
             top, shift = np.uintp(first), np.uintp(pw)
-            for q in range(np.uintp(begin), np.uintp(behind)):
-                left = q * np.uintp({stride}) - shift
+            for strip in range((behind - begin + STRIP - 1) // STRIP):
+                start = begin + strip * STRIP
+                count = np.uintp(min(STRIP, behind - start))
+"""
+_COLUMN = """
+                for p in range(count):
+                    q = np.uintp(start) + p
+                    left = q * np.uintp({stride}) - shift
 """
 UNROLLED = 16  # elements of a window, at most, that are written out one by one
 
@@ -132,7 +140,8 @@ _CLEAR = """for i in range(np.uintp(height)):
             for j in range(np.uintp(length)):
                 target[n, i, j] = ZERO"""
 _POOLS = {
-    # start; for each element of a window; between; again for each element; end
+    # memory; start; for each element of a window; between; again for each element; end; where windows lie
+    # inside, what is kept in between and how it is read
     "max": {
         "arrays": "x, out",
         "start": "best = LEAST",
@@ -141,10 +150,13 @@ _POOLS = {
     },
     "max_back": {
         "arrays": "ct, out, x, target",
+        "memory": "shares = np.empty(STRIP, F)",
         "clear": _CLEAR,
         "start": "best, ties = out[n, r, q], ZERO",
         "step": "ties += ONE if x[n, i, j] == best else ZERO",
         "middle_step": "share = ct[n, r, q] / ties",  # which nothing takes where there are none
+        "kept": "shares[p] = share",
+        "again": "best, share = out[n, r, q], shares[p]",
         "last_step": "target[n, i, j] += share if x[n, i, j] == best else ZERO",
     },
     "sum": {
@@ -192,7 +204,8 @@ def pooling(name: str, char: str, window: Steps, stride: int) -> Loop:
 def _pool_text(name: str, dtype: np.dtype[Any], window: Steps, stride: int) -> str:
     """Return a module that pools; windows that lie inside are written out where they are small."""
     parts = (
-        dict.fromkeys(("clear", "start", "step", "middle_step", "last_step", "end"), "pass") | _POOLS[name]
+        dict.fromkeys(("memory", "clear", "start", "step", "middle_step", "last_step", "end"), "pass")
+        | _POOLS[name]
     )
     types = ("OUTPUT" if a == _OUTPUTS[name] else "INPUT" for a in parts["arrays"].split(", "))
     signature = f"types.void({', '.join(types)}, {'I, ' * 6}U, U)"
@@ -206,13 +219,36 @@ def _pool_text(name: str, dtype: np.dtype[Any], window: Steps, stride: int) -> s
     head = _HEAD.format(dtype=dtype.name, rank=3, signature=signature, contract=contract)
     if math.prod(window) > UNROLLED:
         return head.strip() + _POOL.format(**parts, middle=False)
-    lines = [parts["start"]]
-    for step, then in (("step", "middle_step"), ("last_step", "end")):
-        for i, j in np.ndindex(window):
-            lines += [f"i, j = top + np.uintp({i}), left + np.uintp({j})", parts[step]]
-        lines.append(parts[then])
-    inner = _INNER.format(stride=stride) + "".join(f"{' ' * 16}{line}\n" for line in lines if line != "pass")
-    return head.strip() + _POOL.format(**parts, middle="last - first == kh") + inner.lstrip("\n")
+    return head.strip() + _POOL.format(**parts, middle="last - first == kh") + _inner(name, window, stride)
+
+
+def _inner(name: str, window: Steps, stride: int) -> str:
+    """Return the loops over windows that lie inside.
+
+    What adds to elements of windows has a loop for each of their rows, unless they overlap: LLVM makes no
+    vector code of one that writes to several rows, whose distance it does not know.
+    """
+    parts, (rows, columns) = _POOLS[name], window
+    start, step = parts["start"], parts["step"]
+    again = parts.get("last_step")
+
+    def elements(rows: Iterable[int], step: str) -> Iterator[str]:
+        for i, j in product(rows, range(columns)):
+            yield from (f"i, j = top + np.uintp({i}), left + np.uintp({j})", step)
+
+    def loop(*lines: str) -> str:
+        return _COLUMN.lstrip("\n").format(stride=stride) + "".join(f"{' ' * 20}{line}\n" for line in lines)
+
+    every = range(rows)
+    parted = [[i] for i in every] if columns <= stride else [every]
+    if "end" in parts:
+        loops = [loop(start, *elements(every, step), parts["end"])]
+    elif again is None:
+        loops = [loop(start, *elements(part, step)) for part in parted]
+    else:
+        loops = [loop(start, *elements(every, step), parts["middle_step"], parts["kept"])]
+        loops += [loop(parts["again"], *elements(part, again)) for part in parted]
+    return (_INNER + "".join(loops)).lstrip("\n")
 
 
 class _Tiles:
