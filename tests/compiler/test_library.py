@@ -12,6 +12,7 @@ from tests.compiler.interpreting import kernels_in_python
 
 import fgrad as fg
 from fgrad.compiler import products
+from fgrad.compiler.plan import Plan
 
 RNG = np.random.default_rng(11)
 
@@ -80,9 +81,12 @@ SHAPES = [
 ]
 
 
+@pytest.mark.parametrize("pieces", [True, False])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(("a", "b"), SHAPES)
-def test_pieces_of_medium_products_are_products(a, b, dtype):
+def test_pieces_of_medium_products_are_products(a, b, dtype, pieces, monkeypatch):
+    if pieces:
+        monkeypatch.setattr(Plan, "shares", True)
     x, y = (RNG.standard_normal(shape).astype(dtype) for shape in (a, b))
     terms = np.abs(x).astype(float) @ np.abs(y).astype(float)
     assert (np.abs(fg.jit(np.matmul)(x, y) - x.astype(float) @ y) <= 8 * np.finfo(dtype).eps * terms).all()
@@ -92,6 +96,19 @@ def test_pieces_of_medium_products_are_products(a, b, dtype):
     np.testing.assert_allclose(value, expected[0], near, near * expected[1][0].size)
     for found, slope in zip(slopes, expected[1], strict=True):
         np.testing.assert_allclose(found, slope, near, near * np.abs(slope).max())
+
+
+def test_products_are_in_pieces_only_where_threads_share_something_else():
+    x, y, many = RNG.standard_normal((100, 200)), RNG.standard_normal((200, 300)), RNG.standard_normal(2**20)
+    for f, shares in [
+        (lambda x, y, many: np.tanh(x @ y), False),
+        (lambda x, y, many: (np.tanh(x @ y), np.tanh(many)), True),
+        (lambda x, y, many: fg.lax.fori_loop(0, 3, lambda i, z: np.tanh(z @ y[:, :200]), x), False),
+    ]:
+        jitted = fg.jit(f)
+        assert Plan(jitted.lower(x, y, many).program).shares == shares
+        for found, expected in zip(jitted(x, y, many), f(x, y, many), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
 def test_pieces_are_what_blas_computes_in_one_thread():

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,8 @@ class Launch(NamedTuple):
 
     One of the numbers may be a kernel that it calls, which stands for its address until all are compiled.
     `shared` says whether threads may share the turns, which BLAS has its own for; `fails` whether one of the
-    numbers is the slot of `FAULTS`, where the kernel writes why the program cannot go on.
+    numbers is the slot of `FAULTS`, where the kernel writes why the program cannot go on. `whole` has numbers
+    and turns of the same in larger pieces, which the kernel itself shares among threads of its own.
     """
 
     kernel: native.Kernel
@@ -34,6 +35,22 @@ class Launch(NamedTuple):
     work: int
     shared: bool = True
     fails: bool = False
+    whole: tuple[list[Any], int] | None = None
+
+    def asks(self, slots: Mapping[Var, int], variables: Iterable[Var]) -> None:
+        """Ask the kernel's contract whether it stays inside of what is in the slots of variables.
+
+        Raises:
+            BrokenContractError: it does not.
+        """
+        if self.kernel.contract is None:
+            return
+        sizes: dict[int, tuple[int, int]] = {}
+        for v in variables:
+            size = v.aval.size
+            sizes[slots[v]] = max(sizes.get(slots[v], (0, 0)), (size, size * v.aval.dtype.itemsize))
+        for numbers, turns in ((self.numbers, self.turns), *([self.whole] if self.whole else [])):
+            self.kernel.contract.launched(numbers, turns, sizes)
 
 
 FAULTS = Var(Aval((), np.dtype(np.int64)), "faults")  # 0, how many indices are out of bounds, or one of `vm`
@@ -68,13 +85,8 @@ def launch(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     if made is None or isinstance(slots, _Anywhere):
         return made
     made = made._replace(numbers=[n.address if isinstance(n, native.Kernel) else n for n in made.numbers])
-    if made.kernel.contract is not None:
-        sizes: dict[int, tuple[int, int]] = {}
-        for v in (*equation.args, *equation.outs, *([FAULTS] if made.fails else [])):
-            if isinstance(v, Var):
-                size = v.aval.size
-                sizes[slots[v]] = max(sizes.get(slots[v], (0, 0)), (size, size * v.aval.dtype.itemsize))
-        made.kernel.contract.launched(made.numbers, made.turns, sizes)
+    used = (*equation.args, *equation.outs, *([FAULTS] if made.fails else []))
+    made.asks(slots, [v for v in used if isinstance(v, Var)])
     return made
 
 

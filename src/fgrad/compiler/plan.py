@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -163,6 +164,15 @@ class Plan(layout.Plan):
         known = {v: Var(a, v.name) for v, a in given if isinstance(v, Var) and is_pair(a)}
         self.inputs = list(program.inputs)
         self.outputs = [known.get(v, v) for v in self.outputs]
+
+    @cached_property
+    def shares(self) -> bool:
+        """Whether products that may be in pieces, for threads to share, are.
+
+        They are where threads share something else: those of BLAS wait for the next product for a while, and
+        would take the cores from these. Alone, BLAS is faster.
+        """
+        return self.block.shares()
 
     def stack(self) -> int:
         """Return the slot of a new stack."""
@@ -337,7 +347,16 @@ class Block(layout.Block):
         numbers = [*(self.known[_real(b, kernels)] for b in k.buffers), *k.numbers]
         self._write_launch(plan, Launch(compiled, numbers, k.turns, k.work), alone=alone)
 
+    def shares(self) -> bool:
+        """Return whether threads share something that could not be in one piece."""
+        calls = (launch(e, self.known) for i, e in self.calls.items() if i not in self.inner)
+        loops = [(k.work, k.turns) for ks in self.kernels.values() for k in ks]
+        loops += [(c.work, c.turns) for c in calls if c is not None and c.shared and c.whole is None]
+        return any(work >= LARGE and turns > 1 for work, turns in loops)
+
     def _write_launch(self, plan: Plan, made: Launch, *, alone: bool) -> None:
+        if made.whole is not None and not plan.shares:
+            made = made._replace(numbers=made.whole[0], turns=made.whole[1], shared=False)
         if alone and made.shared and made.work >= LARGE and made.turns > 1 and not native.interpreted():
             numbers = np.array(made.numbers, np.int64)
             plan.apart(Shared(made.kernel, numbers, made.turns, made.work // OPERATIONS))

@@ -127,17 +127,16 @@ def _called(
     made = blas.gemm(dtype)
     assert made is not None  # noqa: S101 -- `product` has asked
     piece = _piece(m, n, k, count)
-    numbers = made.args(
-        places,
-        (m, n, k),
-        transposed=(flip_a, flip_b),
-        leading=leading,
-        strides=strides,
-        piece=piece,
+    cut, whole = (
+        made.args(
+            places, (m, n, k), transposed=(flip_a, flip_b), leading=leading, strides=strides, piece=sizes
+        )
+        for sizes in (piece, (m, n, k))
     )
     parts = -(-m // piece[0]) * -(-n // piece[1])
     shared = math.prod(piece) <= ALONE and work >= WORTH
-    return Launch(made.kernel, numbers, count * parts, work, shared=shared)
+    alternative = (whole, count) if piece != (m, n, k) else None
+    return Launch(made.kernel, cut, count * parts, work, shared=shared, whole=alternative)
 
 
 def _piece(m: int, n: int, k: int, count: int) -> tuple[int, int, int]:
