@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -240,3 +241,13 @@ def test_many_kinds_of_arguments():
     assert 1 < len(jitted._guards) < len(kinds)
     jitted.clear_cache()
     assert not jitted._guards
+
+
+def test_numbers_of_one_call_are_not_those_of_another():
+    f = ready(fg.value_and_grad(lambda x: np.sum(x**2) + np.sum(x)), np.ones(3))
+    given = [np.full(3, float(i)) for i in range(64)]
+    results = [f(x)[0] for x in given]
+    assert results == [3.0 * i**2 + 3 * i for i in range(64)]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(50):
+            assert [value for value, _ in pool.map(f, given)] == results

@@ -17,6 +17,7 @@ from fgrad import config, tree
 from fgrad.compat.cpython import environment
 from fgrad.compiler import Executable
 from fgrad.core import trace
+from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor, wrap
 
 MISS = object()
@@ -97,6 +98,7 @@ class _Writer(Writer):
         )
         self.leaves = leaves
         self.found: list[str] = []  # the names of leaves
+        self.spare: list[tuple[str, str]] = []  # arrays that the next call takes, and where they go
 
     def demand(self, condition: str) -> None:
         """Give up where `condition` does not hold."""
@@ -152,11 +154,11 @@ class _Writer(Writer):
     ) -> Callable[..., Any]:
         """Return the guard."""
         outs = [f"o{i}" for i in range(len(executable.outs))]
+        wraps = any(leaf.__class__ is Tensor for leaf in self.leaves)
         self.namespace["NotImplemented"] = NotImplemented
         if executable.entry is not None:
             for o, aval in zip(outs, executable.outs, strict=True):
-                dtype = "" if aval.dtype == np.float64 else f", {self.name(aval.dtype)}"
-                self.lines.append(f"{o} = empty({aval.shape}{dtype})")
+                self.lines += self.memory(o, aval, again=not (aval.shape or wraps))
             entry = self.name(executable.entry.entry)
             given = ", ".join([*self.found, *outs])
             self.lines += [
@@ -180,14 +182,18 @@ class _Writer(Writer):
             outs = [f"found[{places[k]}]" if k in places else "0" for k in range(len(outs))]
         for k in executable.checks if executable.entry is not None else ():
             self.lines += [f"if {outs[k]}:", "    return MISS"]
-        if any(leaf.__class__ is Tensor for leaf in self.leaves):
+        if wraps:
             wrapped = self.name(wrap)
             shown = [f"{wrapped}({o})" for o in outs]
         else:
             shown = [f"{o}[()]" if not a.shape else o for o, a in zip(outs, executable.outs, strict=True)]
         order = iter(executable.results)
         leaves = [shown[next(order)] if t is None else self.name(t[0]) for t in template]
-        self.lines.append(f"return {self.result(out_structure, leaves)}")
+        result = self.result(out_structure, leaves)
+        if self.spare:
+            self.lines += [f"found = {result}", *(f"{put}({o})" for o, put in self.spare), "return found"]
+        else:
+            self.lines.append(f"return {result}")
         head = [
             "def guarded(args, kwargs):",
             f"    if kwargs or len(args) != {len(names)}:",
@@ -200,6 +206,19 @@ class _Writer(Writer):
         if names:
             head.append(f"    {', '.join(names)}, = args")
         return self.executed(head, "<fgrad guard>")
+
+    def memory(self, name: str, aval: Aval, *, again: bool) -> list[str]:
+        """Return the lines that allocate an array; of which the next call takes what this one had if `again`.
+
+        Threads take turns between two lines, so that it is taken, or found to be missing, by one of them.
+        """
+        dtype = "" if aval.dtype == np.float64 else f", {self.name(aval.dtype)}"
+        made = f"{name} = empty({aval.shape}{dtype})"
+        if not again:
+            return [made]
+        spare = [np.empty((), aval.dtype)]
+        self.spare.append((name, self.name(spare.append)))
+        return ["try:", f"    {name} = {self.name(spare.pop)}()", "except IndexError:", f"    {made}"]
 
     def result(self, structure: Any, leaves: Sequence[str]) -> str:
         """Return the expression that builds the results."""
