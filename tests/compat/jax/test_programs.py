@@ -130,6 +130,40 @@ def test_arrays_do_not_change():
         y[5]
 
 
+def test_results_of_a_size_that_is_told():
+    x, u = jnp.array([[0, 3, 0], [1, 0, 2]]), jnp.array([3, 1, 1, 2, 3, 3])
+    for transformation in (lambda f: f, jax.jit):
+        rows, columns = transformation(lambda x: jnp.nonzero(x, size=5, fill_value=7))(x)
+        assert rows.tolist() == [0, 1, 1, 7, 7]
+        assert columns.tolist() == [1, 0, 2, 7, 7]
+        assert transformation(lambda x: jnp.argwhere(x, size=4))(x).tolist() == [
+            [0, 1],
+            [1, 0],
+            [1, 2],
+            [0, 0],
+        ]
+        assert transformation(lambda x: jnp.flatnonzero(x, size=2))(x).tolist() == [1, 3]
+        assert [i.tolist() for i in transformation(lambda x: jnp.where(x > 1, size=3))(x)] == [
+            [0, 1, 0],
+            [1, 2, 0],
+        ]
+        every = dict.fromkeys(("return_index", "return_inverse", "return_counts"), True)
+        found = transformation(lambda u: jnp.unique(u, size=5, **every))(u)
+        assert [f.tolist() for f in found] == [
+            [1, 2, 3, 1, 1],
+            [1, 3, 0, 1, 1],
+            [2, 0, 0, 1, 2, 2],
+            [2, 1, 3, 0, 0],
+        ]
+        assert transformation(lambda u: jnp.unique(u, size=2))(u).tolist() == [1, 2]
+        assert transformation(lambda u: jnp.unique(u, size=5, fill_value=9))(u).tolist() == [1, 2, 3, 9, 9]
+        nans = transformation(lambda u: jnp.unique(u, size=3))(jnp.array([jnp.nan, 1.0, jnp.nan]))
+        np.testing.assert_array_equal(nans, [1.0, np.nan, 1.0])
+    assert [i.tolist() for i in jnp.nonzero(jnp.zeros((0, 3)), size=2)] == [[0, 0], [0, 0]]
+    assert jnp.argwhere(jnp.array(1)).shape == (1, 0)
+    assert jnp.nonzero(x)[0].tolist() == [0, 1, 1]
+
+
 def test_arrays_speak_as_jaxs():
     assert repr(jnp.ones(2)) == "Array([1., 1.], dtype=float32)"
     assert repr(jnp.asarray(2) / 4) == "Array(0.5, dtype=float32, weak_type=True)"

@@ -142,10 +142,6 @@ def _index(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
     return made(f(x._tensor, *args, **kwargs)).astype(int)
 
 
-def _truth(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
-    return made(f(x._tensor, *args, **kwargs))
-
-
 def _product(name: str) -> Function:
     found = getattr(fnp, name)
 
@@ -321,10 +317,72 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, **_: Any) -
 
 def where(condition: Any, x: Any = None, y: Any = None, **kwargs: Any) -> Any:
     """Return elements of `x` where `condition` holds, of `y` elsewhere."""
+    if x is None and y is None:
+        return nonzero(condition, **kwargs)
     if kwargs or x is None or y is None:
-        raise NotImplementedError("fgrad's jax.numpy.where takes a condition and two values")
+        raise TypeError("jax.numpy.where takes a condition alone, and then a size, or with two values")
     given = as_array(condition).astype(bool)._tensor
     return elementwise(lambda a, b: fnp.where(given, a, b), x, y)
+
+
+def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
+    """Return the indices of elements that are not zero; with a `size`, so many of each, also where traced."""
+    x = fnp.atleast_1d(as_array(a).astype(bool)._tensor)
+    if size is None:
+        return tuple(made(i).astype(int) for i in fnp.nonzero(x))
+    flat = fnp.reshape(x, -1)
+    order = fnp.argsort(fnp.logical_not(flat), kind="stable")[:size]
+    order = fnp.pad(order, (0, size - order.shape[0]))
+    is_one = fnp.arange(size) < fnp.sum(flat)
+    fills = fill_value if isinstance(fill_value, tuple) else (fill_value or 0,) * x.ndim
+    found, left = [], order
+    for length, fill in zip(reversed(x.shape), reversed(fills), strict=True):
+        found.append(fnp.where(is_one, left % max(length, 1), fill))
+        left = left // max(length, 1)
+    return tuple(made(i).astype(int) for i in reversed(found))
+
+
+def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Array:
+    """Return the indices of elements that are not zero, as rows; with a `size`, so many."""
+    if not as_array(a).ndim:
+        return made(fnp.zeros((int(bool(a)) if size is None else size, 0), default(int)))
+    rows: Array = stack(nonzero(a, size=size, fill_value=fill_value), -1)
+    return rows
+
+
+def unique(
+    ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+    axis: int | None = None, *, size: int | None = None, fill_value: Any = None, **kwargs: Any,
+) -> Any:  # fmt: skip
+    """Return the different elements in order; with a `size`, so many, also where traced."""
+    flags = {"return_index": return_index, "return_inverse": return_inverse, "return_counts": return_counts}
+    if size is None:
+        return _any("unique")(ar, **flags, axis=axis, **kwargs)
+    x = as_array(ar)
+    if axis is not None or not x.size:
+        raise NotImplementedError(
+            "fgrad's jax.numpy.unique has no size together with axis, or for no element"
+        )
+    flat = fnp.reshape(x._tensor, -1)
+    order = fnp.argsort(flat, kind="stable")
+    ordered = flat[order]
+    differs = ordered[1:] != ordered[:-1]
+    if x.dtype.kind in "fc" and kwargs.get("equal_nan", True):
+        differs = fnp.logical_and(differs, fnp.logical_not(fnp.isnan(ordered[1:]) & fnp.isnan(ordered[:-1])))
+    starts = fnp.concatenate([fnp.ones(1, bool), differs])
+    (first,) = (i._tensor for i in nonzero(starts, size=size, fill_value=flat.shape[0]))
+    is_one = first < flat.shape[0]
+    fill = ordered[0] if fill_value is None else as_array(fill_value).astype(x.dtype)._tensor
+    at = fnp.minimum(first, flat.shape[0] - 1)
+    found = [made(fnp.where(is_one, ordered[at], fill))]
+    if return_index:
+        found.append(made(fnp.where(is_one, order[at], order[0])).astype(int))
+    if return_inverse:
+        places = fnp.cumsum(starts) - 1
+        found.append(made(fnp.reshape(places[fnp.argsort(order)], x.shape)).astype(int))
+    if return_counts:
+        found.append(made(fnp.diff(first, append=flat.shape[0])).astype(int))
+    return tuple(found) if len(found) > 1 else found[0]
 
 
 def clip(arr: Any, min: Any = None, max: Any = None, **kwargs: Any) -> Array:
@@ -530,10 +588,10 @@ SCALARS = words(
     "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 complex64 complex128"
 )
 OTHERS = words(
-    "append argwhere bincount cov corrcoef diag_indices diagflat digitize ediff1d flatnonzero "
-    "geomspace histogram interp isin logspace nonzero partition argpartition polyval polyfit "
+    "append bincount cov corrcoef diag_indices diagflat digitize ediff1d "
+    "geomspace histogram interp isin logspace partition argpartition polyval polyfit "
     "ravel_multi_index searchsorted setdiff1d union1d intersect1d spacing trapezoid tri "
-    "tril_indices triu_indices unique unravel_index vander vecdot gradient tril_indices_from "
+    "tril_indices triu_indices unravel_index vander vecdot gradient tril_indices_from "
     "triu_indices_from diag_indices_from select apply_along_axis block unstack iscomplex isreal angle"
 )
 NUMPYS = words(
@@ -549,7 +607,7 @@ NAMES: dict[str, Any] = {
     **{name: _of_one(name, _averaged) for name in MEANS},
     **{name: _of_one(name, _cumulated) for name in CUMULATED},
     **{name: _of_one(name, _index) for name in INDICES},
-    **{name: _of_one(name, _truth) for name in TRUTHS},
+    **{name: _of_one(name, _kept) for name in TRUTHS},
     **{name: _product(name) for name in PRODUCTS},
     **{name: _joined(name) for name in JOINS},
     **{name: _split(name) for name in ("split", "array_split", "hsplit", "vsplit", "dsplit")},
@@ -559,6 +617,10 @@ NAMES: dict[str, Any] = {
     **bfloat16(),
     "allclose": allclose,
     "arange": arange,
+    "argwhere": argwhere,
+    "flatnonzero": lambda a, **kwargs: nonzero(as_array(a).reshape(-1), **kwargs)[0],
+    "nonzero": nonzero,
+    "unique": unique,
     "array": array,
     "array_equal": array_equal,
     "isclose": isclose,
