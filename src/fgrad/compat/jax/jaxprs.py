@@ -10,16 +10,8 @@ from typing import Any
 import fgrad
 from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import Array, as_array, made
-from fgrad.compat.jax.transformations import (
-    Flat,
-    Function,
-    ShapedArray,
-    ShapeDtypeStruct,
-    SymbolicZero,
-    example,
-    merged,
-    typeof,
-)
+from fgrad.compat.jax.avals import ShapedArray, ShapeDtypeStruct, SymbolicZero, example, typeof
+from fgrad.compat.jax.transformations import Flat, Function, merged
 from fgrad.compat.jax.trees import flatten, register_pytree_node, unflatten
 from fgrad.core import program as programs
 from fgrad.core.aval import Aval

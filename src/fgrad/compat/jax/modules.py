@@ -14,8 +14,10 @@ import fgrad
 import fgrad.scipy.special
 import fgrad.scipy.stats
 from fgrad.compat.jax import (
+    avals,
     callbacks,
     checkify,
+    custom,
     devices,
     errors,
     jaxprs,
@@ -141,6 +143,8 @@ def _is_value(x: Any) -> bool:
 
 _GRAPH = "fgrad.make_graph(fun)(*args) shows a function as a program"
 _MAIN: dict[str, Any] = {
+    **_public(avals),
+    **_public(custom),
     **_public(transformations),
     **devices.NAMES,
     "Array": Array,
@@ -221,22 +225,19 @@ MODULES: dict[str, Source] = {
         "pytype_aval_mappings": {np.ndarray: as_array},
     },
     "jax.custom_derivatives": lambda: {
-        **{
-            name: getattr(transformations, name)
-            for name in ("CustomVJPPrimal", "SymbolicZero", "custom_gradient", "custom_jvp", "custom_vjp")
-        },
+        **_public(custom),
+        "CustomVJPPrimal": avals.CustomVJPPrimal,
+        "SymbolicZero": avals.SymbolicZero,
         "closure_convert": jaxprs.closure_convert,
         "custom_jvp_call_p": jaxprs.CUSTOM_JVP,
         "custom_vjp_call_p": jaxprs.CUSTOM_VJP,
-        "zero_from_primal": lambda x, **_: trees.tree_map(
-            lambda v: transformations.SymbolicZero(transformations.typeof(v)), x
-        ),
+        "zero_from_primal": lambda x, **_: trees.tree_map(lambda v: avals.SymbolicZero(avals.typeof(v)), x),
     },
     "jax.debug": lambda: callbacks.DEBUG,
     "jax.dtypes": lambda: {
         **{name: scalar.dtype.type for name, scalar in numpy.bfloat16().items()},
         "canonicalize_dtype": types.canonical,
-        "float0": transformations.FLOAT0,
+        "float0": avals.FLOAT0,
         "issubdtype": types.issubdtype,
         "prng_key": type("prng_key", (np.generic,), {}),
         "result_type": numpy.result_type,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
-import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
@@ -14,24 +12,15 @@ import numpy as np
 import fgrad
 from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import Array, as_array, made
+from fgrad.compat.jax.avals import FLOAT0, ShapeDtypeStruct, example, is_zero
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
-from fgrad.compat.jax.types import CONFIG, canonical
+from fgrad.compat.jax.types import CONFIG
 from fgrad.core.aval import Aval
 from fgrad.core.program import aval_out
-from fgrad.transforms.calling import is_traced
-from fgrad.transforms.custom import Rule, apply_rule
-from fgrad.transforms.operations import pulled
 from fgrad.transforms.stage import staged
 
 __all__ = [
-    "CustomVJPPrimal",
-    "ShapeDtypeStruct",
-    "ShapedArray",
-    "SymbolicZero",
     "checkpoint",
-    "custom_gradient",
-    "custom_jvp",
-    "custom_vjp",
     "eval_shape",
     "grad",
     "hessian",
@@ -40,14 +29,12 @@ __all__ = [
     "jit",
     "jvp",
     "linearize",
-    "typeof",
     "value_and_grad",
     "vjp",
     "vmap",
 ]
 
 Function = Callable[..., Any]
-FLOAT0 = np.dtype([("float0", np.void, 0)])
 
 
 class Flat:
@@ -122,11 +109,13 @@ def merged(args: Sequence[Any], static: Collection[int], given: Iterable[Any]) -
     return [a if i in static else next(it) for i, a in enumerate(args)]
 
 
-def _name(fun: Any) -> str:
+def name_of(fun: Any) -> str:
+    """Return the name of a function, or what stands for it."""
     return getattr(fun, "__name__", repr(fun))
 
 
-def _wraps(fun: Function) -> Callable[[Function], Function]:
+def wraps(fun: Function) -> Callable[[Function], Function]:
+    """Return the decorator that gives a function the name and the docstring of another, if it has them."""
     names = ("__module__", "__name__", "__qualname__", "__doc__")
     return functools.wraps(fun, [n for n in names if isinstance(getattr(fun, n, None), str)], updated=())
 
@@ -172,7 +161,7 @@ def value_and_grad(
 ) -> Function:
     """Return the function that computes the value of `fun` and its gradient."""
 
-    @_wraps(fun)
+    @wraps(fun)
     def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         chosen, values = _of(fun, args, kwargs, argnums)
         flat = Flat(chosen, values, has_aux=has_aux)
@@ -184,7 +173,7 @@ def value_and_grad(
                 kinds = [(y.shape, y.dtype.name) for y in outs]
                 raise TypeError(
                     "Gradient only defined for scalar-output functions. "
-                    f"Output of {_name(fun)} had (shape, dtype): {', '.join(map(str, kinds))}."
+                    f"Output of {name_of(fun)} had (shape, dtype): {', '.join(map(str, kinds))}."
                 )
             return outs[0], aux
 
@@ -229,7 +218,7 @@ def grad(
     """Return the function that computes the gradient of `fun`."""
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
 
-    @_wraps(fun)
+    @wraps(fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, found = both(*args, **kwargs)
         return (found, value[1]) if has_aux else found
@@ -247,15 +236,15 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
         leaves, structure = flatten(ct)
         if structure != flat.out:
             raise ValueError(f"the cotangent has the structure {structure}, but the output has {flat.out}")
-        cts = [_like(c, o) for c, o in zip(leaves, outs, strict=True)]
+        cts = [like(c, o) for c, o in zip(leaves, outs, strict=True)]
         return tuple(flat.cotangents(pullback(cts)))
 
     return flat.with_aux(out, pulled, aux=aux)
 
 
-def _like(ct: Any, out: Any) -> Any:
+def like(ct: Any, out: Any) -> Any:
     """Return the cotangent or tangent of a value, of its dtype."""
-    if _is_zero(ct):
+    if is_zero(ct):
         return fnp.zeros(out.shape, out.dtype)
     x = as_array(ct)
     if x.shape != out.shape or (x.dtype != out.dtype and not x.weak_type):
@@ -279,7 +268,7 @@ def _along(flat: Flat, tangents: Any) -> list[Any]:
             raise TypeError(
                 f"the tangent of a primal of dtype {a.dtype} has the dtype float0, not that of {t!r}"
             )
-    return [_like(leaves[i], flat.arrays[i]) for i in flat.real]
+    return [like(leaves[i], flat.arrays[i]) for i in flat.real]
 
 
 def _tangents(flat: Flat, outs: Any, found: Any) -> Any:
@@ -321,7 +310,7 @@ def _jacobian(transformation: Any, what: str) -> Function:
         if allow_int:
             raise NotImplementedError(f"fgrad's jax.{what} has no allow_int: give it the floats alone")
 
-        @_wraps(fun)
+        @wraps(fun)
         def found(*args: Any, **kwargs: Any) -> Any:
             chosen, values = _of(fun, args, kwargs, argnums)
             flat = Flat(chosen, values, has_aux=has_aux)
@@ -369,7 +358,7 @@ def vmap(
 ) -> Function:
     """Return `fun` mapped over an axis of its arguments."""
 
-    @_wraps(fun)
+    @wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         given = (args, kwargs)
         axes = in_axes if isinstance(in_axes, int) or in_axes is None else tuple(in_axes)
@@ -421,7 +410,7 @@ class Jitted:
     def __init__(self, fun: Function, statics: Sequence[int], names: Sequence[str]) -> None:
         self.fun, self.statics, self.names = fun, statics, names
         self.programs: dict[Any, tuple[Any, Flat]] = {}
-        _wraps(fun)(self)
+        wraps(fun)(self)
         self.__wrapped__ = fun
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -508,99 +497,6 @@ def jit(fun: Function | None = None, **options: Any) -> Any:
     return Jitted(fun, nums, names)
 
 
-class _Shaped:
-    """The shape and dtype of an array."""
-
-    def __init__(self, shape: Sequence[int], dtype: Any, weak_type: bool = False, **_: Any) -> None:
-        self.shape, self.dtype, self.weak_type = tuple(shape), canonical(dtype), weak_type
-
-    sharding = vma = None
-    ndim = property(lambda self: len(self.shape))
-    size = property(lambda self: math.prod(self.shape))
-
-    def update(self, **changes: Any) -> Any:
-        """Return the same with other parts."""
-        parts: dict[str, Any] = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type}
-        return type(self)(**parts | changes)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> Any:
-        return self.shape, self.dtype, self.weak_type
-
-
-class ShapeDtypeStruct(_Shaped):
-    """The shape and dtype of an array that is not there."""
-
-    def __repr__(self) -> str:
-        weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak})"
-
-
-class ShapedArray(_Shaped):
-    """What is known of a traced array."""
-
-    def str_short(self, *_: Any, **__: Any) -> str:
-        """Return it as programs show it."""
-        kind = "bool" if self.dtype.kind == "b" else f"{self.dtype.kind}{self.dtype.itemsize * 8}"
-        return f"{kind}[{','.join(map(str, self.shape))}]"
-
-    def __repr__(self) -> str:
-        return f"ShapedArray({self.str_short()}{', weak_type=True' if self.weak_type else ''})"
-
-    def strip_weak_type(self) -> Any:
-        """Return the same, strong."""
-        return self.update(weak_type=False)
-
-    def to_tangent_aval(self) -> ShapedArray:
-        """Return the same of its tangents."""
-        return self if self.dtype.kind in "fc" else FLOAT0_ARRAY(self.shape)
-
-    at_least_vspace = to_tangent_aval
-
-
-class FLOAT0_ARRAY(ShapedArray):  # noqa: N801
-    """What is known of a tangent of integers."""
-
-    def __init__(self, shape: Sequence[int], **_: Any) -> None:
-        super().__init__(shape, bool)
-        self.dtype = FLOAT0
-
-
-class SymbolicZero:
-    """A tangent or cotangent that is known to be zero."""
-
-    def __init__(self, aval: Any) -> None:
-        self.aval = aval
-
-    shape, dtype = (property(operator.attrgetter(f"aval.{name}")) for name in ("shape", "dtype"))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.aval})"
-
-
-class CustomVJPPrimal:
-    """An argument of a rule `fwd`, and whether it is differentiated."""
-
-    def __init__(self, value: Any, perturbed: bool) -> None:
-        self.value, self.perturbed = value, perturbed
-
-
-def typeof(x: Any) -> ShapedArray:
-    """Return what is known of an array, or of an abstract one."""
-    if isinstance(x, ShapedArray):
-        return x
-    found = x if isinstance(x, _Shaped) else as_array(x)
-    return ShapedArray(found.shape, found.dtype, found.weak_type)
-
-
 def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
     """Return the shapes and dtypes of `fun(*args, **kwargs)`, computing nothing."""
     given = example((args, kwargs))
@@ -610,30 +506,13 @@ def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
     return unflatten(flat.out, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=bool(w)) for a, w in pairs])
 
 
-def example(tree: Any) -> Any:
-    """Return a tree with arrays in the place of what has only a shape and a dtype."""
-    return tree_map(_example, tree)
-
-
-def _example(x: Any) -> Any:
-    if (
-        x.__class__ is not Array
-        and hasattr(x, "shape")
-        and hasattr(x, "dtype")
-        and not isinstance(x, np.ndarray | np.generic)
-    ):
-        zeros = np.broadcast_to(np.zeros((), canonical(x.dtype)), tuple(x.shape))
-        return made(zeros, bool(getattr(x, "weak_type", False)))
-    return x
-
-
 def checkpoint(
     fun: Function, *, prevent_cse: bool = True, policy: Any = None, static_argnums: Any = (), **_: Any
 ) -> Function:
     """Return `fun` that keeps its arguments alone for the reverse pass, and runs there again."""
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums or ())
 
-    @_wraps(fun)
+    @wraps(fun)
     def again(*args: Any, **kwargs: Any) -> Any:
         static = {i % len(args) for i in nums}
 
@@ -644,167 +523,3 @@ def checkpoint(
         return flat.results(fgrad.checkpoint(flat, policy=policy)(*flat.tensors))
 
     return again
-
-
-# ---- rules of the user's own
-
-
-class _Custom:
-    """A function with a rule of its own."""
-
-    application: type[_Application]
-    symbolic = False
-
-    def __init__(
-        self, fun: Function, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
-    ) -> None:
-        names = list(inspect.signature(fun).parameters) if nondiff_argnames else []
-        self.fun, self.nondiff = fun, (*nondiff_argnums, *map(names.index, nondiff_argnames))
-        _wraps(fun)(self)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the function returns; its derivative is by the rule."""
-        args = tuple(_bound(self.fun, args, kwargs))
-        rule = self.application(self, args, {i % len(args) for i in self.nondiff})
-        if not any(map(is_traced, rule.flat.tensors)):
-            return self.fun(*args)
-        return rule.flat.results(apply_rule(rule, rule.flat.tensors))
-
-
-class _Application(Rule):
-    """One call of such a function."""
-
-    def __init__(self, custom: Any, args: Sequence[Any], nondiff: set[int]) -> None:
-        self.custom, self.args, self.nondiff, self.name = custom, args, nondiff, _name(custom.fun)
-        self.static = [args[i] for i in sorted(nondiff)]
-        values = [a for i, a in enumerate(args) if i not in nondiff]
-        self.flat = Flat(lambda xs: custom.fun(*self.whole(xs)), values)
-
-    def whole(self, given: Sequence[Any]) -> list[Any]:
-        """Return all arguments."""
-        return merged(self.args, self.nondiff, given)
-
-    def primal(self, *values: Any) -> list[Any]:
-        """Return the outputs, where nothing is differentiated."""
-        return self.flat(*values)
-
-    def zero(self, x: Any) -> Any:
-        """Return the tangent or cotangent of a value that none came for."""
-        return SymbolicZero(typeof(x)) if self.custom.symbolic else made(fnp.zeros(x.shape, x.dtype))
-
-
-class _VjpApplication(_Application):
-    def forward(self, *values: Any) -> list[Any]:
-        """Return the outputs, and remember what `backward` needs."""
-        xs = self.flat.filled(values)
-        if self.custom.symbolic:
-            leaves = flatten(xs)[0]
-            pairs = zip(leaves, self.followed or (True,) * len(leaves), strict=True)
-            xs = unflatten(self.flat.structure, [CustomVJPPrimal(x, f) for x, f in pairs])
-        out, self.residuals = self.custom.fwd(*self.whole(xs))
-        outs = self.flat.taken(out)
-        self.outs = [typeof(made(t)) for t in outs]
-        return outs
-
-    def backward(self, *cts: Any) -> list[Any]:
-        """Return the cotangents of the arguments."""
-        given = [self.zero(o) if c is None else made(c) for c, o in zip(cts, self.outs, strict=True)]
-        found = self.custom.bwd(*self.static, self.residuals, unflatten(self.flat.out, given))
-        back: list[Any] = []
-        for part, ct in zip(self.flat.structure.children(), found, strict=True):
-            back += [None] * part.num_leaves if _is_zero(ct) else part.flatten_up_to(ct)
-        pairs = zip(back, self.flat.arrays, strict=True)
-        return [None if _is_zero(c) or a.dtype.kind not in "fc" else _like(c, a) for c, a in pairs]
-
-
-def _is_zero(x: Any) -> bool:
-    return x is None or isinstance(x, SymbolicZero) or getattr(x, "dtype", None) == FLOAT0
-
-
-class custom_vjp(_Custom):  # noqa: N801 -- JAX's name
-    """A function with a reverse rule of its own: `defvjp(fwd, bwd)`."""
-
-    application = _VjpApplication
-
-    def defvjp(self, fwd: Function, bwd: Function, symbolic_zeros: bool = False, **_: Any) -> None:
-        """Declare the rule: `out, residuals = fwd(*args)`, `cotangents = bwd(*nondiff, residuals, ct)`."""
-        self.fwd, self.bwd, self.symbolic = fwd, bwd, symbolic_zeros
-
-
-def custom_gradient(fun: Function) -> custom_vjp:
-    """Return a function of which `fun` returns the value and the pullback; it runs again for the latter."""
-
-    def backward(args: Any, ct: Any) -> Any:
-        found = fun(*args)[1](ct)
-        return found if isinstance(found, tuple | list) else (found,)
-
-    rule = custom_vjp(lambda *args: fun(*args)[0])
-    rule.defvjp(lambda *args: (fun(*args)[0], args), backward)
-    return rule
-
-
-class _JvpApplication(_Application):
-    is_open = True
-
-    def forward(self, *values: Any) -> list[Any]:
-        """Return the outputs; the rule runs now, as in JAX, and its transpose later."""
-        self.values = values
-        self.pattern = self.followed or tuple(v.dtype.kind in "fc" for v in values)
-        primals = [v for v, f in zip(values, self.pattern, strict=True) if f]
-        self.pull = pulled(lambda ts: self.push(ts, self.pattern), primals, self.name)
-        return self.outs
-
-    def push(self, given: Sequence[Any], pattern: Sequence[bool]) -> list[Any]:
-        """Return the tangents of the outputs, None for zero."""
-        xs = self.flat.filled(self.values)
-        known = iter(given)
-        leaves = zip(flatten(xs)[0], pattern, strict=True)
-        ts = [self.zero(x) if t is None else made(t) for x, f in leaves for t in [next(known) if f else None]]
-        out, tangent = self.custom.rule(*self.static, tuple(xs), tuple(unflatten(self.flat.structure, ts)))
-        self.outs = self.flat.taken(out)
-        pairs = zip(self.outs, self.flat.out.flatten_up_to(tangent), strict=True)
-        return [None if _is_zero(t) or y.dtype.kind not in "fc" else _like(t, y) for y, t in pairs]
-
-    def forward_rule(self) -> Any:
-        """Return what forward mode asks."""
-        return self.push
-
-    def backward(self, *cts: Any) -> list[Any]:
-        """Return the cotangents of the arguments."""
-        found = iter(self.pull(cts))
-        return [next(found) if f else None for f in self.pattern]
-
-
-class custom_jvp(_Custom):  # noqa: N801 -- JAX's name
-    """A function with a forward rule of its own: `defjvp(jvp)` or `defjvps(...)`."""
-
-    application = _JvpApplication
-
-    def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
-        """Declare the rule: `out, tangent = jvp(*nondiff, primals, tangents)`."""
-        self.rule, self.symbolic = jvp, symbolic_zeros
-        return jvp
-
-    def defjvps(self, *rules: Function | None) -> None:
-        """Declare one rule per argument: `tangent = rule(t, out, *primals)`, None where there is no part."""
-
-        def jvp(primals: Any, tangents: Any) -> Any:
-            out = self(*primals)
-            parts = [r(t, out, *primals) for r, t in zip(rules, tangents, strict=True) if r is not None]
-            return out, functools.reduce(lambda a, b: a + b, parts)
-
-        self.defjvp(jvp)
-
-
-def _bound(fun: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    if not kwargs:
-        try:
-            given = inspect.signature(fun).bind(*args)
-        except (TypeError, ValueError):
-            return list(args)
-    else:
-        given = inspect.signature(fun).bind(*args, **kwargs)
-    given.apply_defaults()
-    if given.kwargs:
-        raise TypeError(f"{_name(fun)} has a rule of its own and takes positional arguments only")
-    return list(given.args)

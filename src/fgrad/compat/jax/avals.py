@@ -1,0 +1,133 @@
+"""What is known of arrays that are not there: shapes, dtypes, and that a tangent is zero."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.compat.jax.arrays import Array, as_array, made
+from fgrad.compat.jax.trees import tree_map
+from fgrad.compat.jax.types import canonical
+
+__all__ = ["CustomVJPPrimal", "ShapeDtypeStruct", "ShapedArray", "SymbolicZero", "typeof"]
+
+FLOAT0 = np.dtype([("float0", np.void, 0)])
+
+
+class _Shaped:
+    """The shape and dtype of an array."""
+
+    def __init__(self, shape: Sequence[int], dtype: Any, weak_type: bool = False, **_: Any) -> None:
+        self.shape, self.dtype, self.weak_type = tuple(shape), canonical(dtype), weak_type
+
+    sharding = vma = None
+    ndim = property(lambda self: len(self.shape))
+    size = property(lambda self: math.prod(self.shape))
+
+    def update(self, **changes: Any) -> Any:
+        """Return the same with other parts."""
+        parts: dict[str, Any] = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type}
+        return type(self)(**parts | changes)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> Any:
+        return self.shape, self.dtype, self.weak_type
+
+
+class ShapeDtypeStruct(_Shaped):
+    """The shape and dtype of an array that is not there."""
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak})"
+
+
+class ShapedArray(_Shaped):
+    """What is known of a traced array."""
+
+    def str_short(self, *_: Any, **__: Any) -> str:
+        """Return it as programs show it."""
+        kind = "bool" if self.dtype.kind == "b" else f"{self.dtype.kind}{self.dtype.itemsize * 8}"
+        return f"{kind}[{','.join(map(str, self.shape))}]"
+
+    def __repr__(self) -> str:
+        return f"ShapedArray({self.str_short()}{', weak_type=True' if self.weak_type else ''})"
+
+    def strip_weak_type(self) -> Any:
+        """Return the same, strong."""
+        return self.update(weak_type=False)
+
+    def to_tangent_aval(self) -> ShapedArray:
+        """Return the same of its tangents."""
+        return self if self.dtype.kind in "fc" else FLOAT0_ARRAY(self.shape)
+
+    at_least_vspace = to_tangent_aval
+
+
+class FLOAT0_ARRAY(ShapedArray):  # noqa: N801
+    """What is known of a tangent of integers."""
+
+    def __init__(self, shape: Sequence[int], **_: Any) -> None:
+        super().__init__(shape, bool)
+        self.dtype = FLOAT0
+
+
+class SymbolicZero:
+    """A tangent or cotangent that is known to be zero."""
+
+    def __init__(self, aval: Any) -> None:
+        self.aval = aval
+
+    shape, dtype = (property(operator.attrgetter(f"aval.{name}")) for name in ("shape", "dtype"))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.aval})"
+
+
+class CustomVJPPrimal:
+    """An argument of a rule `fwd`, and whether it is differentiated."""
+
+    def __init__(self, value: Any, perturbed: bool) -> None:
+        self.value, self.perturbed = value, perturbed
+
+
+def is_zero(x: Any) -> bool:
+    """Return whether a tangent or cotangent is known to be zero."""
+    return x is None or isinstance(x, SymbolicZero) or getattr(x, "dtype", None) == FLOAT0
+
+
+def typeof(x: Any) -> ShapedArray:
+    """Return what is known of an array, or of an abstract one."""
+    if isinstance(x, ShapedArray):
+        return x
+    found = x if isinstance(x, _Shaped) else as_array(x)
+    return ShapedArray(found.shape, found.dtype, found.weak_type)
+
+
+def example(tree: Any) -> Any:
+    """Return a tree with arrays in the place of what has only a shape and a dtype."""
+    return tree_map(_example, tree)
+
+
+def _example(x: Any) -> Any:
+    if (
+        x.__class__ is not Array
+        and hasattr(x, "shape")
+        and hasattr(x, "dtype")
+        and not isinstance(x, np.ndarray | np.generic)
+    ):
+        zeros = np.broadcast_to(np.zeros((), canonical(x.dtype)), tuple(x.shape))
+        return made(zeros, bool(getattr(x, "weak_type", False)))
+    return x

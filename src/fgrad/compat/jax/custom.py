@@ -1,0 +1,178 @@
+"""Functions with derivatives of the user's own, by JAX's decorators."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fgrad import numpy as fnp
+from fgrad.compat.jax.arrays import made
+from fgrad.compat.jax.avals import CustomVJPPrimal, SymbolicZero, is_zero, typeof
+from fgrad.compat.jax.transformations import Flat, like, merged, name_of, wraps
+from fgrad.compat.jax.trees import flatten, unflatten
+from fgrad.transforms.calling import is_traced
+from fgrad.transforms.custom import Rule, apply_rule
+from fgrad.transforms.operations import pulled
+
+__all__ = ["custom_gradient", "custom_jvp", "custom_vjp"]
+
+Function = Callable[..., Any]
+
+
+class _Custom:
+    """A function with a rule of its own."""
+
+    application: type[_Application]
+    symbolic = False
+
+    def __init__(
+        self, fun: Function, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+    ) -> None:
+        names = list(inspect.signature(fun).parameters) if nondiff_argnames else []
+        self.fun, self.nondiff = fun, (*nondiff_argnums, *map(names.index, nondiff_argnames))
+        wraps(fun)(self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the function returns; its derivative is by the rule."""
+        args = tuple(_bound(self.fun, args, kwargs))
+        rule = self.application(self, args, {i % len(args) for i in self.nondiff})
+        if not any(map(is_traced, rule.flat.tensors)):
+            return self.fun(*args)
+        return rule.flat.results(apply_rule(rule, rule.flat.tensors))
+
+
+class _Application(Rule):
+    """One call of such a function."""
+
+    def __init__(self, custom: Any, args: Sequence[Any], nondiff: set[int]) -> None:
+        self.custom, self.args, self.nondiff, self.name = custom, args, nondiff, name_of(custom.fun)
+        self.static = [args[i] for i in sorted(nondiff)]
+        values = [a for i, a in enumerate(args) if i not in nondiff]
+        self.flat = Flat(lambda xs: custom.fun(*self.whole(xs)), values)
+
+    def whole(self, given: Sequence[Any]) -> list[Any]:
+        """Return all arguments."""
+        return merged(self.args, self.nondiff, given)
+
+    def primal(self, *values: Any) -> list[Any]:
+        """Return the outputs, where nothing is differentiated."""
+        return self.flat(*values)
+
+    def zero(self, x: Any) -> Any:
+        """Return the tangent or cotangent of a value that none came for."""
+        return SymbolicZero(typeof(x)) if self.custom.symbolic else made(fnp.zeros(x.shape, x.dtype))
+
+
+class _VjpApplication(_Application):
+    def forward(self, *values: Any) -> list[Any]:
+        """Return the outputs, and remember what `backward` needs."""
+        xs = self.flat.filled(values)
+        if self.custom.symbolic:
+            leaves = flatten(xs)[0]
+            pairs = zip(leaves, self.followed or (True,) * len(leaves), strict=True)
+            xs = unflatten(self.flat.structure, [CustomVJPPrimal(x, f) for x, f in pairs])
+        out, self.residuals = self.custom.fwd(*self.whole(xs))
+        outs = self.flat.taken(out)
+        self.outs = [typeof(made(t)) for t in outs]
+        return outs
+
+    def backward(self, *cts: Any) -> list[Any]:
+        """Return the cotangents of the arguments."""
+        given = [self.zero(o) if c is None else made(c) for c, o in zip(cts, self.outs, strict=True)]
+        found = self.custom.bwd(*self.static, self.residuals, unflatten(self.flat.out, given))
+        back: list[Any] = []
+        for part, ct in zip(self.flat.structure.children(), found, strict=True):
+            back += [None] * part.num_leaves if is_zero(ct) else part.flatten_up_to(ct)
+        pairs = zip(back, self.flat.arrays, strict=True)
+        return [None if is_zero(c) or a.dtype.kind not in "fc" else like(c, a) for c, a in pairs]
+
+
+class custom_vjp(_Custom):  # noqa: N801 -- JAX's name
+    """A function with a reverse rule of its own: `defvjp(fwd, bwd)`."""
+
+    application = _VjpApplication
+
+    def defvjp(self, fwd: Function, bwd: Function, symbolic_zeros: bool = False, **_: Any) -> None:
+        """Declare the rule: `out, residuals = fwd(*args)`, `cotangents = bwd(*nondiff, residuals, ct)`."""
+        self.fwd, self.bwd, self.symbolic = fwd, bwd, symbolic_zeros
+
+
+def custom_gradient(fun: Function) -> custom_vjp:
+    """Return a function of which `fun` returns the value and the pullback; it runs again for the latter."""
+
+    def backward(args: Any, ct: Any) -> Any:
+        found = fun(*args)[1](ct)
+        return found if isinstance(found, tuple | list) else (found,)
+
+    rule = custom_vjp(lambda *args: fun(*args)[0])
+    rule.defvjp(lambda *args: (fun(*args)[0], args), backward)
+    return rule
+
+
+class _JvpApplication(_Application):
+    is_open = True
+
+    def forward(self, *values: Any) -> list[Any]:
+        """Return the outputs; the rule runs now, as in JAX, and its transpose later."""
+        self.values = values
+        self.pattern = self.followed or tuple(v.dtype.kind in "fc" for v in values)
+        primals = [v for v, f in zip(values, self.pattern, strict=True) if f]
+        self.pull = pulled(lambda ts: self.push(ts, self.pattern), primals, self.name)
+        return self.outs
+
+    def push(self, given: Sequence[Any], pattern: Sequence[bool]) -> list[Any]:
+        """Return the tangents of the outputs, None for zero."""
+        xs = self.flat.filled(self.values)
+        known = iter(given)
+        leaves = zip(flatten(xs)[0], pattern, strict=True)
+        ts = [self.zero(x) if t is None else made(t) for x, f in leaves for t in [next(known) if f else None]]
+        out, tangent = self.custom.rule(*self.static, tuple(xs), tuple(unflatten(self.flat.structure, ts)))
+        self.outs = self.flat.taken(out)
+        pairs = zip(self.outs, self.flat.out.flatten_up_to(tangent), strict=True)
+        return [None if is_zero(t) or y.dtype.kind not in "fc" else like(t, y) for y, t in pairs]
+
+    def forward_rule(self) -> Any:
+        """Return what forward mode asks."""
+        return self.push
+
+    def backward(self, *cts: Any) -> list[Any]:
+        """Return the cotangents of the arguments."""
+        found = iter(self.pull(cts))
+        return [next(found) if f else None for f in self.pattern]
+
+
+class custom_jvp(_Custom):  # noqa: N801 -- JAX's name
+    """A function with a forward rule of its own: `defjvp(jvp)` or `defjvps(...)`."""
+
+    application = _JvpApplication
+
+    def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
+        """Declare the rule: `out, tangent = jvp(*nondiff, primals, tangents)`."""
+        self.rule, self.symbolic = jvp, symbolic_zeros
+        return jvp
+
+    def defjvps(self, *rules: Function | None) -> None:
+        """Declare one rule per argument: `tangent = rule(t, out, *primals)`, None where there is no part."""
+
+        def jvp(primals: Any, tangents: Any) -> Any:
+            out = self(*primals)
+            parts = [r(t, out, *primals) for r, t in zip(rules, tangents, strict=True) if r is not None]
+            return out, functools.reduce(lambda a, b: a + b, parts)
+
+        self.defjvp(jvp)
+
+
+def _bound(fun: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    if not kwargs:
+        try:
+            given = inspect.signature(fun).bind(*args)
+        except (TypeError, ValueError):
+            return list(args)
+    else:
+        given = inspect.signature(fun).bind(*args, **kwargs)
+    given.apply_defaults()
+    if given.kwargs:
+        raise TypeError(f"{name_of(fun)} has a rule of its own and takes positional arguments only")
+    return list(given.args)
