@@ -55,6 +55,17 @@ __all__ = [
     "wrap_key_data",
 ]
 
+
+class _Counting:
+    """How blocks of the cipher are counted: as JAX does by default since 0.5, or before.
+
+    JAX calls it `jax_threefry_partitionable`. Programs that are compiled already draw as they did.
+    """
+
+    partitionable = True
+
+
+COUNTING = _Counting()
 Shape = Sequence[int]
 _WORD = np.dtype(np.uint32)
 _MASK = 0xFFFFFFFF
@@ -132,9 +143,20 @@ def _blocks(key: Any, n: int) -> tuple[Any, Any]:
     return words[:, 0], words[:, 1]
 
 
+def _stream(key: Any, n: int) -> Any:
+    """Return `n` words, as JAX counted them until 0.5: the first half in the first words of the blocks."""
+    half = -(-n // 2)
+    count = np.arange(2 * half, dtype=_WORD).reshape(2, half).T.copy()
+    count[-1:, 1] *= n % 2 == 0
+    words = bind("threefry", _checked(key), count)
+    return fnp.concatenate([words[:, 0], words[:, 1]])[:n]
+
+
 def split(key: Any, num: int | Shape = 2) -> Any:
     """Return new keys, an array of shape (*num, 2)."""
     shape = _lengths(num)
+    if not COUNTING.partitionable:
+        return fnp.reshape(_stream(key, 2 * math.prod(shape)), (*shape, 2))
     return fnp.reshape(fnp.stack(_blocks(key, math.prod(shape)), axis=-1), (*shape, 2))
 
 
@@ -162,8 +184,19 @@ def bits(key: Any, shape: Shape = (), dtype: Any = np.uint32) -> Any:
     kind, shape = np.dtype(np.uint32 if dtype is None else dtype), _lengths(shape)
     if kind.kind != "u":
         raise ValueError(f"bits are unsigned integers, not {kind}")
-    first, second = _blocks(key, math.prod(shape))
-    if kind.itemsize == 8:
+    size, width = math.prod(shape), 8 * kind.itemsize
+    if COUNTING.partitionable:
+        first, second = _blocks(key, size)
+    elif width < 64:
+        words = _stream(key, -(-width * size // 32))
+        parts = [bind("right_shift", words, np.uint32(shift)) for shift in range(0, 32, width)]
+        mask = np.uint32(_MASK >> (32 - width))
+        first = bind("bitwise_and", fnp.reshape(fnp.stack(parts, axis=1), -1)[:size], mask)
+        return fnp.reshape(convert(first, kind), shape)
+    else:
+        words = _stream(key, 2 * size)
+        first, second = words[:size], words[size:]
+    if width == 64:
         high = bind("left_shift", convert(first, kind), np.uint64(32))
         return fnp.reshape(bind("bitwise_or", high, convert(second, kind)), shape)
     return fnp.reshape(convert(bind("bitwise_xor", first, second), kind), shape)

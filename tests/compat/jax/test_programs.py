@@ -415,3 +415,29 @@ def test_keys_draw_jaxs_numbers():
         jax.jit(lambda k: jax.random.uniform(k, (2,)))(jax.random.key(1)),
         np.asarray(jax.random.uniform(jax.random.key(1), (2,))),
     )
+
+
+def test_keys_draw_the_numbers_of_jax_before_0_5():
+    key = jax.random.PRNGKey(3)
+    drawn = jax.jit(lambda key: jax.random.bits(key, (3,)))
+    assert drawn(key).tolist() == [318053758, 4029299397, 2787249374]
+    with jax.threefry_partitionable(False):
+        keys = [[2464363587, 1846968114], [2877280273, 411445197], [4103991588, 131619366]]
+        assert jax.random.split(key, 5)[:3].tolist() == keys
+        assert jax.random.bits(key, (5,)).tolist() == [
+            877192987,
+            1614509672,
+            4140764773,
+            3448417067,
+            2823528474,
+        ]
+        assert jax.random.bits(key, (5,), "uint8").tolist() == [75, 52, 5, 116, 142]
+        assert jax.random.bits(key, (3,), "uint16").tolist() == [13387, 29701, 3726]
+        assert jax.random.bits(key, ()).tolist() == 3716834203
+        assert jax.random.bits(key, (0,)).shape == (0,)
+        assert jax.random.permutation(key, 7).tolist() == [2, 4, 3, 0, 6, 1, 5]
+        assert drawn(key).tolist() == [1024511538, 90224275, 2603795180]
+        with jax.enable_x64(True):
+            words = [3767515194893970219, 6934266243139215386, 8375732073827706173]
+            assert jax.random.bits(key, (3,), "uint64").tolist() == words
+    assert drawn(key).tolist() == [318053758, 4029299397, 2787249374]

@@ -159,6 +159,7 @@ _MAIN: dict[str, Any] = {
     "effects_barrier": lambda: None,
     "numpy_dtype_promotion": _setting("jax_numpy_dtype_promotion"),
     "numpy_rank_promotion": _setting("jax_numpy_rank_promotion"),
+    "threefry_partitionable": _setting("jax_threefry_partitionable"),
     "ensure_compile_time_eval": _setting("jax_disable_jit"),
     "pure_callback": callbacks.pure_callback,
     "process_count": lambda *_: 1,

@@ -436,7 +436,7 @@ class Jitted:
 
         flat = Flat(call, example((given, {k: v for k, v in kwargs.items() if k not in self.names})))
         avals = tuple((a.shape, a.dtype, a.weak_type) for a in flat.arrays)
-        return (static, named, flat.structure, CONFIG.jax_enable_x64, avals), flat
+        return (static, named, flat.structure, CONFIG.signature(), avals), flat
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)

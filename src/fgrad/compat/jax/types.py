@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.compat.jax.errors import TypePromotionError
+from fgrad.random import threefry
 
 __all__ = ["CONFIG", "Config", "canonical", "default", "issubdtype", "promote_types", "to_inexact"]
 
@@ -27,7 +28,6 @@ class Config:
     jax_enable_custom_prng = False
     jax_numpy_dtype_promotion = "standard"
     jax_numpy_rank_promotion = "allow"
-    jax_threefry_partitionable = True
     jax_traceback_filtering = "auto"
 
     def update(self, name: str, value: Any) -> None:
@@ -36,7 +36,7 @@ class Config:
         Raises:
             NotImplementedError: fgrad has no such setting.
         """
-        if name in ("jax_enable_x64", "jax_disable_jit"):
+        if name in ("jax_enable_x64", "jax_disable_jit", "jax_threefry_partitionable"):
             setattr(self, name, bool(value))
         elif name in ("jax_platform_name", "jax_platforms") and value in ("cpu", None, ""):
             pass  # which is where it runs
@@ -48,6 +48,19 @@ class Config:
             raise NotImplementedError(
                 f"fgrad has no jax.config.{name}={value!r}; for NaN, there is `with fgrad.debug_nans():`"
             )
+
+    @property
+    def jax_threefry_partitionable(self) -> bool:
+        """How random bits are counted, as since JAX 0.5 or as before."""
+        return threefry.COUNTING.partitionable
+
+    @jax_threefry_partitionable.setter
+    def jax_threefry_partitionable(self, value: bool) -> None:
+        threefry.COUNTING.partitionable = value
+
+    def signature(self) -> tuple[Any, ...]:
+        """Return the settings that compiled programs depend on."""
+        return self.jax_enable_x64, self.jax_threefry_partitionable
 
     def read(self, name: str) -> Any:
         """Return one."""
