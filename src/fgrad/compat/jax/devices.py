@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fgrad.compat.jax.arrays import Array, as_array
+from fgrad.compat.jax.avals import ShapedArray
 from fgrad.compat.jax.transformations import jit, vmap
 from fgrad.compat.jax.trees import flatten, tree_map
 
@@ -95,6 +96,17 @@ class NamedSharding(Sharding):
     memory_kind: Any = None
 
 
+def devices(backend: str | None = None) -> list[Device]:
+    """Return the only device.
+
+    Raises:
+        RuntimeError: another kind of device is asked for.
+    """
+    if backend not in (None, "cpu"):
+        raise RuntimeError(f"Unknown backend {backend}: {ONE}, which is the processor")
+    return [DEVICE]
+
+
 ONE = "fgrad computes on one device; fgrad.distributed has several processes"
 
 
@@ -158,15 +170,16 @@ NAMES: dict[str, Any] = {
     "Device": Device,
     "NamedSharding": NamedSharding,
     "P": PartitionSpec,
-    "device_count": lambda *_: 1,
+    "device_count": lambda *args, **kwargs: len(devices(*args, **kwargs)),
     "device_put": device_put,
-    "devices": lambda *_: [DEVICE],
-    "local_device_count": lambda *_: 1,
-    "local_devices": lambda *_, **__: [DEVICE],
+    "devices": devices,
+    "local_device_count": lambda *args, **kwargs: len(devices(*args, **kwargs)),
+    "local_devices": lambda process_index=None, backend=None, host_id=None: devices(backend),
     "make_mesh": make_mesh,
     "pmap": pmap,
 }
 _SHARDING = SingleDeviceSharding()
+ShapedArray.sharding = _SHARDING  # type: ignore[assignment]
 for _name, _found in {
     "sharding": _SHARDING, "device": DEVICE, "is_fully_addressable": True, "is_fully_replicated": True,
     "committed": False,
