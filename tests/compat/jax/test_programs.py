@@ -1,9 +1,11 @@
 """Programs of JAX, compared with formulas, with NumPy, and with the dtypes that JAX 0.10 gave."""
 
 import dataclasses
+import importlib
 import pickle
 import subprocess
 import sys
+import typing
 
 import numpy as np
 import pytest
@@ -203,6 +205,15 @@ def test_promotion_may_be_refused():
         with pytest.raises(ValueError, match="rank"):
             jnp.ones((2, 2)) + mixed[1]
     close(jnp.ones((2, 2)) + mixed[0] + mixed[1], np.ones((2, 2)))
+
+
+def test_what_may_be_an_array_is_a_union():
+    with installed():
+        found = importlib.import_module("jax.typing")
+    assert typing.get_origin(found.ArrayLike) is typing.Union
+    assert isinstance(jnp.ones(2), found.ArrayLike)
+    assert isinstance(1.5, found.ArrayLike)
+    assert not isinstance("1.5", found.ArrayLike)
 
 
 def test_what_is_missing_says_so():

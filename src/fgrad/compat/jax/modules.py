@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from fgrad.core.trace import Trace
 from fgrad.transforms.calling import is_traced
 
 __all__ = ["MODULES"]
+
+# libraries ask for its origin, which is `Union`
+ArrayLike = Union[Array, np.ndarray, np.bool_, np.number, bool, int, float, complex]  # noqa: UP007
 
 
 def _loaded(*names: str) -> Callable[[], Mapping[str, Any]]:
@@ -297,5 +300,5 @@ MODULES: dict[str, Source] = {
     "jax.test_util": lambda: {"check_grads": _check_grads},
     "jax.tree": lambda: trees.TREE,
     "jax.tree_util": lambda: trees.TREE_UTIL,
-    "jax.typing": lambda: {"ArrayLike": Any, "DTypeLike": Any},
+    "jax.typing": lambda: {"ArrayLike": ArrayLike, "DTypeLike": Any},
 }
