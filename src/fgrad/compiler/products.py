@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -127,16 +128,13 @@ def _called(
     made = blas.gemm(dtype)
     assert made is not None  # noqa: S101 -- `product` has asked
     piece = _piece(m, n, k, count)
-    cut, whole = (
-        made.args(
-            places, (m, n, k), transposed=(flip_a, flip_b), leading=leading, strides=strides, piece=sizes
-        )
-        for sizes in (piece, (m, n, k))
+    args = partial(
+        made.args, places, (m, n, k), transposed=(flip_a, flip_b), leading=leading, strides=strides
     )
     parts = -(-m // piece[0]) * -(-n // piece[1])
     shared = math.prod(piece) <= ALONE and work >= WORTH
-    alternative = (whole, count) if piece != (m, n, k) else None
-    return Launch(made.kernel, cut, count * parts, work, shared=shared, whole=alternative)
+    whole = (args(piece=(m, n, k)), count) if piece != (m, n, k) else None
+    return Launch(made.kernel, args(piece=piece), count * parts, work, shared=shared, whole=whole)
 
 
 def _piece(m: int, n: int, k: int, count: int) -> tuple[int, int, int]:
