@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import made
 from fgrad.compat.jax.avals import CustomVJPPrimal, SymbolicZero, is_zero, typeof
-from fgrad.compat.jax.transformations import Flat, like, merged, name_of, wraps
+from fgrad.compat.jax.transformations import Flat, Function, like, merged, name_of, wraps
 from fgrad.compat.jax.trees import flatten, unflatten
 from fgrad.transforms.calling import is_traced
 from fgrad.transforms.custom import Rule, apply_rule
 from fgrad.transforms.operations import pulled
 
 __all__ = ["custom_gradient", "custom_jvp", "custom_vjp"]
-
-Function = Callable[..., Any]
 
 
 class _Custom:
