@@ -166,3 +166,4 @@ def kernel(slots, args, lo, hi):
 
     assert roots("range(lo, hi)") == roots("range(np.uintp(3))") == 1
     assert roots("unrolled(np.uintp(3))") == 3
+    assert roots("unrolled(lo, hi)") == roots("unrolled(hi)") == 8 + 1  # eight at a time, and the rest

@@ -55,3 +55,10 @@ def test_many_rows_are_sorted_in_parts(monkeypatch):
     np.testing.assert_array_equal(sorting.stable_order(x), np.argsort(x, 1, kind="stable"))
     monkeypatch.setattr(sorting, "_TOGETHER", 1)
     np.testing.assert_array_equal(sorting.stable_order(x), np.argsort(x, 1, kind="stable"))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 40_000), (30, 300)])
+@pytest.mark.parametrize("ends", [(-3, 3), (0, 300), (-(2**63), 2**63), (-70_000, -65_536), (2**56, 2**57)])
+def test_integers_are_sorted_by_the_digits_that_differ(shape, ends):
+    x = RNG.integers(*ends, shape)
+    np.testing.assert_array_equal(sorting.stable_order(x), np.argsort(x, 1, kind="stable"))

@@ -5,7 +5,7 @@
 | `np`, `math` | as Numba has them | NumPy's |
 | `helper` | decorates functions that the kernel calls, and that raise nothing | likewise |
 | `float64_at(slots, args, 3)` | a pointer to the buffer whose number is `args[3]` | a flat array over it |
-| `unrolled(3)` in a `for` | `range`, of which LLVM writes out all turns | `range` |
+| `unrolled(n)` in a `for` | `range`, of which LLVM writes out all turns, or eight at a time | `range` |
 | `alone(pointer)` | the same, with the promise that no other pointer leads there | the same |
 | `integer_at(slots, args, 3, kind)` | the integer of type `INTEGERS[kind]` that is in a buffer | likewise |
 | `move(slots, k, bytes)` | adds to the address of buffer k | likewise |

@@ -41,22 +41,31 @@ def kernel(x, keys, places, out, lo, hi):
             starts[d] = ZERO
         for k in range(n):
 {key}
-            places[ZERO, i, k] = k
-            key = keys[ZERO, i, k]
+            key = keys[ONE, i, k]
             for digit in unrolled(DIGITS):
                 starts[digit * COUNT + U((key >> (I(digit) * WIDTH)) & MASK)] += ONE
+        alike = ZERO  # bits: all elements have the same digit
+        for digit in range(DIGITS):
+            total = ZERO
+            for d in range(COUNT // TURNS):
+                for turn in unrolled(TURNS):
+                    c = starts[digit * COUNT + d * TURNS + turn]
+                    starts[digit * COUNT + d * TURNS + turn] = total
+                    total += c
+                    alike |= U(c == n) << digit
+        for k in unrolled(n):
+            key = keys[ONE, i, k]
+            d = U(key & MASK)
+            to = starts[d]
+            starts[d] = to + ONE
+            keys[ZERO, i, to] = key
+            places[ZERO, i, to] = k
         side = ZERO
-        for digit in unrolled(DIGITS):
+        for digit in range(ONE, DIGITS - ONE):
             shift, first = I(digit) * WIDTH, digit * COUNT
-            if starts[first + U((keys[side, i, ZERO] >> shift) & MASK)] < n:  # otherwise all have the same
-                total = ZERO
-                for d in range(COUNT // TURNS):
-                    for turn in unrolled(TURNS):
-                        c = starts[first + d * TURNS + turn]
-                        starts[first + d * TURNS + turn] = total
-                        total += c
+            if (alike >> digit) & ONE == ZERO:
                 other = ONE - side
-                for k in range(n):
+                for k in unrolled(n):
                     key = keys[side, i, k]
                     d = first + U((key >> shift) & MASK)
                     to = starts[d]
@@ -64,18 +73,21 @@ def kernel(x, keys, places, out, lo, hi):
                     keys[other, i, to] = key
                     places[other, i, to] = places[side, i, k]
                 side = other
-        for k in range(n):
-            out[i, k] = places[side, i, k]
+        shift, first = I(DIGITS - ONE) * WIDTH, (DIGITS - ONE) * COUNT
+        for k in unrolled(n):
+            d = first + U((keys[side, i, k] >> shift) & MASK)
+            to = starts[d]
+            starts[d] = to + ONE
+            out[i, to] = places[side, i, k]
 """
-
 
 _FLOATS = """
 v = x[i, k] + NONE  # of zeros there is one
 bits = I(F(v).view(I))
 bits = bits if v == v else LAST  # NaN comes last
-keys[ZERO, i, k] = I(bits ^ I((bits >> SIGN) & LAST)) ^ FIRST
+keys[ONE, i, k] = I(bits ^ I((bits >> SIGN) & LAST)) ^ FIRST
 """
-_INTEGERS = "keys[ZERO, i, k] = I(x[i, k]) ^ FIRST"
+_INTEGERS = "keys[ONE, i, k] = I(x[i, k]) ^ FIRST"
 
 
 @cache
@@ -99,7 +111,7 @@ def stable_order(x: Any) -> Any:
     """Return the places that sort each row of a matrix, equal elements as they stand and NaN last.
 
     Args:
-        x: of float32 or float64, with less than 2**31 columns.
+        x: of float32, float64 or int64, with less than 2**31 columns.
     """
     rows, n = x.shape
     out = np.empty((rows, n), np.int64)

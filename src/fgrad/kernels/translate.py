@@ -27,6 +27,7 @@ from fgrad.kernels.microkernel import Tile
 from fgrad.kernels.scalars import Number, UntranslatableError, constant, convert
 
 LOCAL = 4096  # elements of an array of a function's own
+_TURNS = 8  # of an `unrolled` loop that LLVM writes out where their number is not known
 DEPTH = 40  # of calls within calls, of which a kernel has few
 
 
@@ -204,6 +205,8 @@ class _Writer:
         if not isinstance(node.target, ast.Name) or node.orelse or not _is_range(node.iter):
             raise UntranslatableError("a loop over something else than range(start, stop)")
         *start, stop = (self._number(a) for a in node.iter.args)  # type: ignore[attr-defined]
+        written_out = node.iter.func.id == "unrolled"  # type: ignore[attr-defined]
+        known = all(x.literal is not None for x in (*start, stop))
         first = start[0] if start else constant(stop.kind, 0)
         kind = "uint64" if "uint64" in {first.kind, stop.kind} else "int64"
         first, stop = convert(builder, first, kind), convert(builder, stop, kind)
@@ -225,7 +228,7 @@ class _Writer:
                 builder.store(step, place)
 
         builder.store(first.value, place)
-        self._loop(proceed, body, whole=node.iter.func.id == "unrolled")  # type: ignore[attr-defined]
+        self._loop(proceed, body, _written_out(builder.module, known=known) if written_out else None)
 
     def _while(self, node: ast.While) -> None:
         if node.orelse:
@@ -235,13 +238,13 @@ class _Writer:
             lambda: self._statements(node.body),
         )
 
-    def _loop(self, proceed: Callable[[], Any], body: Callable[[], None], *, whole: bool = False) -> None:
+    def _loop(self, proceed: Callable[[], Any], body: Callable[[], None], hint: Any = None) -> None:
         """Write a loop; where it changes the kind of a variable, once more with the kind that serves all.
 
         Args:
             proceed: writes whether there is another turn.
             body: writes a turn.
-            whole: LLVM is to write out all turns one after another.
+            hint: what LLVM is told of the loop, as metadata.
         """
         builder = self.builder
         function, start = builder.function, builder.block
@@ -259,8 +262,8 @@ class _Writer:
             after = self.kinds
             if not builder.block.is_terminated:
                 back = builder.branch(head)
-                if whole:
-                    back.set_metadata("llvm.loop", _written_out(builder.module))
+                if hint:
+                    back.set_metadata("llvm.loop", hint)
             wanted = _agreed([before, {name: after[name] for name in before}])
             if wanted == before == {name: after[name] for name in before}:
                 break
@@ -670,9 +673,11 @@ def _of_both(branches: Sequence[Mapping[str, str]], name: str) -> str | None:
         return None
 
 
-def _written_out(module: ir.Module) -> Any:
+def _written_out(module: ir.Module, *, known: bool) -> Any:
+    """Return what tells LLVM to write the turns of a loop one after another: all if their number is known."""
+    wanted = ["llvm.loop.unroll.full"] if known else ["llvm.loop.unroll.count", scalars.BITS["int32"](_TURNS)]
     node = module.add_metadata([f"loop {len(module.metadata)}"])
-    node.operands = node, module.add_metadata(["llvm.loop.unroll.full"])  # itself: one of its own
+    node.operands = node, module.add_metadata(wanted)  # itself: one of its own
     return node
 
 
