@@ -192,6 +192,25 @@ def test_source_has_the_users_names():
         f.source("other", SERIES, 0.1, 0.5)
 
 
+def test_source_and_cost_of_ufuncs_take_what_the_ufunc_takes():
+    @numba.vectorize
+    def square(x, y):
+        return x * x * y
+
+    @numba.guvectorize(["(float64[:], float64, float64[:])"], "(n),()->()")
+    def weighted(x, w, out):
+        out[0] = w * (x * x).sum()
+
+    x = np.arange(6.0).reshape(2, 3)
+    for f, args in ((square, (x, 2.0)), (weighted, (x, 2.0))):
+        d = fgrad.differentiate(f)
+        assert f"def {d.__name__}_vjp(" in d.source("vjp", *args)
+        assert d.cost(*args).array_bytes > 0
+        found = fgrad.grad(lambda *given, d=d: d(*given).sum(), argnums=(0, 1))(*args)
+        for a, b in zip(found, (4 * x, (x * x).sum()), strict=True):
+            np.testing.assert_allclose(a, b)
+
+
 def test_single_precision_stays():
     @fgrad.kernel
     def f(x):

@@ -104,6 +104,12 @@ class Differentiable:
                         f"argument {names[j]}: its derivative takes them for two arrays. Pass a copy of one"
                     )
 
+    def _program(self, args: Sequence[Any]) -> tuple[Program, list[Any]]:
+        """Return the program for arguments like these, and its operands."""
+        leaves: list[Any] = []
+        structure = _flattened(tuple(args), leaves)
+        return self._prepared(leaves, structure)
+
     def _prepared(self, leaves: Sequence[Any], structure: Any) -> tuple[Program, list[Any]]:
         """Return the program for arguments of these types, and its operands."""
         kinds = [self._kind_of(x) for x in leaves]
@@ -172,8 +178,7 @@ class Differentiable:
             >>> fgrad.differentiate(logistic.kernel_to_differentiate, checkpoint=True).cost(0.3, 10_000)
             Cost(stack_bytes=800, array_bytes=800)
         """
-        leaves: list[Any] = []
-        program, operands = self._prepared(leaves, _flattened(args, leaves))
+        program, operands = self._program(args)
         return program.cost([x._value if x.__class__ is Tensor else np.asarray(x)[()] for x in operands])
 
     def source(self, kind: str = "vjp", *args: Any) -> str:
@@ -188,9 +193,7 @@ class Differentiable:
             ValueError: there was no call, or the kind is another one.
         """
         if args:
-            leaves: list[Any] = []
-            structure = _flattened(args, leaves)
-            program, _ = self._prepared(leaves, structure)
+            program, _ = self._program(args)
         elif self._last is not None:
             program = self._last
         else:
@@ -337,6 +340,11 @@ class Elementwise(Differentiable):
         """Apply the ufunc to arrays that broadcast; where one is a Tensor, the result is a Tensor."""
         if kwargs or not any(x.__class__ is Tensor for x in args):
             return self.ufunc(*args, **kwargs)
+        program, operands = self._program(args)
+        (found,) = call(operands, program)
+        return reshape(found, np.broadcast_shapes(*[np.shape(x) for x in args]))
+
+    def _program(self, args: Sequence[Any]) -> tuple[Program, list[Any]]:
         shape = np.broadcast_shapes(*[np.shape(x) for x in args])
         given = [x if x.__class__ is Tensor else np.asarray(x) for x in args]
         if len(shape) == 1 and all(np.shape(x) == shape for x in given):
@@ -344,16 +352,14 @@ class Elementwise(Differentiable):
         else:
             flat = [reshape(broadcast_to(x, shape), (math.prod(shape),)) for x in given]
         kinds = [numba.from_dtype(np.dtype(x.dtype)) for x in given]
-        leaves: list[Any] = []
         key = tuple(kinds)
         if key not in self._dtypes:
             self._dtypes[key] = result_dtype(self._element, kinds)
         out = np.empty(math.prod(shape), self._dtypes[key])
         out.flags.writeable = False  # only its type counts: nobody need copy it
-        program, operands = self._prepared(leaves, _flattened((out, *flat), leaves))
+        program, operands = super()._program((out, *flat))
         program.function.params[0].fresh = True
-        (found,) = call(operands, program)
-        return reshape(found, shape)
+        return program, operands
 
 
 class Generalized(Differentiable):
@@ -381,6 +387,22 @@ class Generalized(Differentiable):
             return self.gufunc(*args, **kwargs)
         if kwargs:
             raise TypeError(f"{self.__name__} of Tensors takes no keywords: {', '.join(kwargs)}")
+        shape, flat = self._rows(args)
+        count = len(self.inputs)
+        super().__call__(*flat)
+        found = [reshape(out, (*shape, *out.shape[1:])) for out in flat[count:]]
+        for x, new in zip(args[count:], found, strict=False):
+            if x.__class__ is Tensor:
+                setitem(x, Ellipsis, new)
+            else:
+                x[...] = storable(new)
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def _program(self, args: Sequence[Any]) -> tuple[Program, list[Any]]:
+        return super()._program(self._rows(args)[1])
+
+    def _rows(self, args: Sequence[Any]) -> tuple[tuple[int, ...], list[Any]]:
+        """Return the shape over which a core is repeated, and arguments and results with that as one axis."""
         count = len(self.inputs)
         given = [x if x.__class__ is Tensor else np.asarray(x) for x in args]
         kinds = [np.dtype(x.dtype) for x in given]
@@ -399,14 +421,7 @@ class Generalized(Differentiable):
             Tensor(np.zeros((rows, *end), kind))
             for end, kind in zip(ends[count:], kinds[count:], strict=True)
         ]
-        super().__call__(*flat, *outs)
-        found = [reshape(out, (*shape, *end)) for out, end in zip(outs, ends[count:], strict=True)]
-        for x, new in zip(args[count:], found, strict=False):
-            if x.__class__ is Tensor:
-                setitem(x, Ellipsis, new)
-            else:
-                x[...] = storable(new)
-        return found[0] if len(found) == 1 else tuple(found)
+        return shape, [*flat, *outs]
 
 
 def _as(x: Any, dtype: np.dtype[Any]) -> Any:
