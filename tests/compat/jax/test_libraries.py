@@ -17,6 +17,7 @@ with installed():
     import jax.test_util
     from jax import lax
     from jax import numpy as jnp
+    from jax._src import public_test_util
     from jax.experimental import checkify
 
 X = np.array([0.5, -1.0, 2.0], np.float32)
@@ -84,8 +85,20 @@ def test_check_grads_finds_a_wrong_rule():
         return x * x
 
     wrong.defjvp(lambda primals, tangents: (wrong(*primals), primals[0] * tangents[0]))
-    with pytest.raises(AssertionError, match="wrong"):
+    with pytest.raises(AssertionError, match="JVP tangent"):
         jax.test_util.check_grads(wrong, (X,), order=1)
+    with pytest.raises(AssertionError, match="VJP cotangent projection"):
+        jax.test_util.check_grads(wrong, (X,), order=1, modes=["rev"], atol={np.float32: 1e-2})
+    jax.test_util.check_grads(wrong, (X,), order=1, modes=["lin"], rtol=1)
+
+
+def test_values_are_close_within_the_tolerance_of_their_dtype():
+    check = public_test_util.check_close
+    check({"x": X}, {"x": X + np.float32(1e-6)})
+    check(X, X + 0.1, atol=0.1)
+    for y in (X + np.float32(1e-4), X[:2], X.astype(int)):
+        with pytest.raises(AssertionError):
+            check(X, y)
 
 
 # ---- one device

@@ -25,6 +25,7 @@ from fgrad.compat.jax import (
     nn,
     numpy,
     random,
+    test_util,
     transformations,
     trees,
     types,
@@ -128,16 +129,6 @@ def _kind(name: str) -> type:
     return type(name.rpartition(".")[2], (), {"__new__": refuse, "__doc__": "There is none here."})
 
 
-def _check_grads(
-    f: Any, args: Any, order: int, modes: Any = ("fwd", "rev"), atol: Any = None, rtol: Any = None,
-    eps: Any = None,
-) -> None:  # fmt: skip
-    flat = transformations.Flat(lambda xs: f(*xs), list(args))
-    fgrad.testing.check_grads(
-        flat, flat.tensors, order, [modes] if isinstance(modes, str) else modes, atol, rtol, eps
-    )
-
-
 def _is_value(x: Any) -> bool:
     return isinstance(x, Array | bool | int | float | complex) or (
         isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "biufc"
@@ -210,12 +201,16 @@ MODULES: dict[str, Source] = {
         ),
     ),
     "jax._src": _loaded(
-        *(f"jax._src.{n}" for n in ("ad_util", "compiler", "dispatch", "traceback_util", "xla_bridge"))
+        *(
+            f"jax._src.{n}"
+            for n in ("ad_util", "compiler", "dispatch", "public_test_util", "traceback_util", "xla_bridge")
+        )
     ),
     "jax._src.ad_util": lambda: jaxprs.AD | {"stop_gradient_p": lax.NAMES["stop_gradient_p"]},
     "jax._src.dispatch": lambda: {"wait_for_tokens": lambda: None},
     "jax._src.dtypes": lambda: {"TypePromotionError": errors.TypePromotionError},
     "jax._src.compiler": lambda: absent("jax._src.compiler", {"backend_compile_and_load": _GRAPH}),
+    "jax._src.public_test_util": lambda: _public(test_util),
     "jax._src.traceback_util": lambda: {
         "include_frame": lambda frame: "fgrad" not in frame.f_code.co_filename,
         "register_exclusion": lambda _: None,
@@ -297,7 +292,7 @@ MODULES: dict[str, Source] = {
     ),
     "jax.sharding": lambda: devices.SHARDING,
     "jax.stages": lambda: {"Compiled": transformations.Compiled, "Lowered": transformations.Lowered},
-    "jax.test_util": lambda: {"check_grads": _check_grads},
+    "jax.test_util": lambda: _public(test_util),
     "jax.tree": lambda: trees.TREE,
     "jax.tree_util": lambda: trees.TREE_UTIL,
     "jax.typing": lambda: {"ArrayLike": ArrayLike, "DTypeLike": Any},
