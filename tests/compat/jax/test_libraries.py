@@ -14,6 +14,7 @@ with installed():
     import jax
     import jax.api_util
     import jax.extend.core
+    import jax.scipy.sparse.linalg
     import jax.test_util
     from jax import lax
     from jax import numpy as jnp
@@ -99,6 +100,61 @@ def test_values_are_close_within_the_tolerance_of_their_dtype():
     for y in (X + np.float32(1e-4), X[:2], X.astype(int)):
         with pytest.raises(AssertionError):
             check(X, y)
+
+
+# ---- functions that solve
+
+
+@pytest.mark.parametrize("name", ["bicgstab", "cg", "gmres"])
+def test_iterations_solve_for_trees(name):
+    a, b = np.array([[4, 1], [1, 3]], np.float32), np.array([1, 2], np.float32)
+
+    def solve(b, start):
+        solver = getattr(jax.scipy.sparse.linalg, name)
+        return solver(lambda x: {"x": a @ x["x"]}, {"x": b}, {"x": start}, tol=1e-7, solve_method="batched")[
+            0
+        ]["x"]
+
+    close(jax.jit(solve)(b, b), np.linalg.solve(a, b))
+    close(jax.jacrev(solve)(b, b), np.linalg.inv(a))
+    close(getattr(jax.scipy.sparse.linalg, name)(a, jnp.asarray(b))[0], np.linalg.solve(a, b))
+    with pytest.raises(NotImplementedError, match="M as a matrix"):
+        jax.scipy.sparse.linalg.cg(a, b, M=lambda x: x)
+
+
+def test_roots_and_transforms_are_complex():
+    found = jnp.roots(jnp.array([1, -3, 2]), strip_zeros=False)
+    assert found.dtype == jnp.complex64
+    close(jnp.sort(found.real), [1, 2])
+    with pytest.raises(NotImplementedError, match="leading zeros"):
+        jnp.roots(jnp.array([0.0, 1.0]), strip_zeros=False)
+    close(jnp.fft.rfft(jnp.arange(4)), [6, -2 + 2j, -2])
+    close(jnp.fft.fftshift(jnp.fft.fftfreq(4)), [-0.5, -0.25, 0, 0.25])
+    assert jnp.fft.rfftfreq(4).dtype == jnp.float32
+
+
+def test_ellipses_that_the_result_leaves_out_are_summed():
+    x = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    close(jnp.einsum("j..., ... -> j", x, x[0]), np.einsum("jab,ab->j", x, x[0]))
+    close(jnp.einsum("...a->a", x), x.sum((0, 1)))
+    close(jnp.einsum("j...,j->...", x, x[:, 0, 0]), np.einsum("j...,j->...", x, x[:, 0, 0]))
+
+
+def test_errors_of_callbacks_are_those_of_compiled_programs_in_one():
+    def check(x):
+        jax.debug.callback(lambda _: divmod(1, 0), x)
+        return x
+
+    with pytest.raises(ZeroDivisionError):
+        check(jnp.ones(()))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="ZeroDivisionError"):
+        jax.jit(check)(jnp.ones(()))
+
+
+def test_the_first_argument_may_be_static():
+    double = jax.jit(lambda n, x: [x] * n, static_argnums=0)
+    assert len(double(2, X)) == 2
+    assert len(double(3, X)) == 3
 
 
 # ---- one device

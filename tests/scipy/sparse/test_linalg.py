@@ -105,6 +105,28 @@ def test_mapped_jitted_and_preconditioned(rng):
     close(fg.jacrev(solve)(B), np.linalg.inv(dense(DATA)), 1e-8)
 
 
+@pytest.mark.parametrize("name", ["cg", "gmres", "bicgstab"])
+def test_iterations_start_where_only_a_trace_knows(name, rng):
+    data, counts = symmetric(DATA), []
+
+    def product(x):
+        counts.append(1)
+        return SparseArray(data, PATTERN) @ x
+
+    def solve(b, x0, **options):
+        return getattr(linalg, name)(product, b, x0=x0, **FINE | options)[0]
+
+    exact, start = np.linalg.solve(dense(data), B), rng.standard_normal(N)
+    close(fg.jit(solve)(B, start), exact, 1e-9)
+    close(fg.vmap(solve)(np.stack([B, 2 * B]), np.stack([start, start])), np.stack([exact, 2 * exact]), 1e-9)
+    by_b, by_start = fg.jit(fg.jacrev(solve, (0, 1)))(B, start)
+    close(by_b, np.linalg.inv(dense(data)), 1e-8)
+    close(by_start, np.zeros((N, N)), 1e-12)
+    # tolerances are relative to the right-hand side, not to what the start leaves of it
+    near = exact * (1 + 1e-5)
+    close(fg.jit(lambda b, x0: solve(b, x0, rtol=1e-2))(B, near), near, 1e-12)
+
+
 def test_iterations_that_do_not_converge_say_so():
     f = lambda b: linalg.cg(lambda x: np.arange(1.0, N + 1) ** 4 * x, b, maxiter=1)
     assert f(B)[1] == 1

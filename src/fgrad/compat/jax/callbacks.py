@@ -9,12 +9,29 @@ import numpy as np
 
 import fgrad
 from fgrad.compat.jax.arrays import as_array, made
+from fgrad.compat.jax.errors import JaxRuntimeError
 from fgrad.compat.jax.transformations import Flat
 from fgrad.compat.jax.trees import flatten, unflatten
+from fgrad.transforms.stage import staging
 
 __all__ = ["DEBUG", "io_callback", "pure_callback"]
 
 _METHODS = {"legacy_vectorized": "broadcast_all"}
+
+
+def _told(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose errors are those of compiled programs, if it is to run in one."""
+    if not staging():
+        return call
+
+    def told(*values: Any) -> Any:
+        try:
+            return call(*values)
+        except Exception as error:
+            name = type(error).__name__
+            raise JaxRuntimeError(f"INTERNAL: CpuCallback error calling callback: {name}: {error}") from error
+
+    return told
 
 
 def _called(through: Any, callback: Any, promised: Any, args: Any, kwargs: Any, **options: Any) -> Any:
@@ -27,7 +44,7 @@ def _called(through: Any, callback: Any, promised: Any, args: Any, kwargs: Any, 
             raise TypeError(f"the callback returned {given}, and {structure} is promised")
         return [np.asarray(as_array(x)) for x in found]
 
-    outs = through(call, shapes, *flat.tensors, **options)
+    outs = through(_told(call), shapes, *flat.tensors, **options)
     return unflatten(structure, map(made, outs))
 
 
@@ -64,7 +81,7 @@ def callback(function: Callable[..., Any], *args: Any, ordered: bool = False, **
     def call(*values: Any) -> None:
         flat.fun(flat.filled(values))
 
-    fgrad.debug.callback(call, *flat.tensors)
+    fgrad.debug.callback(_told(call), *flat.tensors)
 
 
 def print_(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:

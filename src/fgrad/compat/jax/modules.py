@@ -25,6 +25,7 @@ from fgrad.compat.jax import (
     nn,
     numpy,
     random,
+    scipy,
     test_util,
     transformations,
     trees,
@@ -169,7 +170,7 @@ _MAIN: dict[str, Any] = {
 }
 _SPECIAL = words(
     "bessel_jn betainc betaln digamma entr erf erfc erfinv expit gammainc gammaincc gammaln i0 i0e i1 i1e "
-    "log_ndtr logit ndtr ndtri xlog1py xlogy"
+    "log_ndtr logit multigammaln expi ndtr ndtri xlog1py xlogy"
 )
 
 MODULES: dict[str, Source] = {
@@ -276,10 +277,13 @@ MODULES: dict[str, Source] = {
     "jax.lax.linalg": lambda: lax.LINALG,
     "jax.lib": lambda: {"__version__": "0.10.0"},
     "jax.nn": lambda: nn.NAMES,
-    "jax.numpy": together(numpy.NAMES, _loaded("jax.numpy.linalg")),
+    "jax.numpy": together(numpy.NAMES, _loaded("jax.numpy.fft", "jax.numpy.linalg")),
+    "jax.numpy.fft": lambda: numpy.FFT,
     "jax.numpy.linalg": lambda: numpy.LINALG,
     "jax.random": _random,
-    "jax.scipy": _loaded("jax.scipy.linalg", "jax.scipy.special", "jax.scipy.stats"),
+    "jax.scipy": _loaded(*(f"jax.scipy.{n}" for n in ("linalg", "sparse", "special", "stats"))),
+    "jax.scipy.sparse": _loaded("jax.scipy.sparse.linalg"),
+    "jax.scipy.sparse.linalg": lambda: scipy.SPARSE_LINALG,
     "jax.scipy.linalg": lambda: numpy.SCIPY_LINALG,
     "jax.scipy.stats": _loaded("jax.scipy.stats.norm"),
     "jax.scipy.stats.norm": lambda: {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import string
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
@@ -22,6 +23,7 @@ from fgrad.compat.jax.types import (
 )
 from fgrad.compat.standins import words
 from fgrad.core.tensor import Tensor, tensor
+from fgrad.transforms.calling import is_traced
 
 __all__ = ["LINALG", "NAMES"]
 
@@ -92,7 +94,7 @@ def _elements(name: str, *, inexact: bool) -> Function:
 
 def _of_one(name: str, result: Function) -> Function:
     """Return a function of one array and of options: `result(f, x, args, kwargs)`."""
-    found = getattr(fnp, name)
+    found = operator.attrgetter(name)(fnp)
 
     def function(a: Any, *args: Any, **kwargs: Any) -> Array:
         kwargs = {k: opened(v) for k, v in kwargs.items() if not (k == "out" and v is None)}
@@ -412,7 +414,15 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, **_: Any) -> 
 
 
 def einsum(subscripts: str, /, *operands: Any, precision: Any = None, **_: Any) -> Array:
-    """Return the Einstein sum of operands."""
+    """Return the Einstein sum of operands; axes of an ellipsis that the result leaves out are summed."""
+    terms, arrow, result = subscripts.partition("->")
+    if "..." in terms and arrow and "..." not in result:
+        unused = [c for c in string.ascii_letters if c not in subscripts]
+        parts = terms.replace(" ", "").split(",")
+        for i, (part, x) in enumerate(zip(parts, operands, strict=True)):
+            count = as_array(x).ndim - len(part.replace("...", ""))
+            parts[i] = part.replace("...", "".join(unused[-count:] if count else ()))
+        subscripts = f"{','.join(parts)}->{result}"
     return elementwise(lambda *xs: fnp.einsum(subscripts, *xs), *operands)
 
 
@@ -505,6 +515,21 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
     return made(fnp.all(same))
 
 
+def roots(p: Any, *, strip_zeros: bool = True) -> Array:
+    """Return the roots of a polynomial, which are complex.
+
+    Raises:
+        NotImplementedError: leading zeros are to give roots too.
+    """
+    x = as_array(p)
+    x = x.astype(to_inexact(x.dtype, weak=False)[0])
+    if not strip_zeros and x.size and not is_traced(x._tensor) and not x[0]:
+        raise NotImplementedError(
+            "fgrad's jax.numpy.roots has no roots of leading zeros: leave out strip_zeros"
+        )
+    return made(fnp.roots(x._tensor)).astype(np.result_type(x.dtype, np.complex64))
+
+
 stack = _joined("stack")
 
 
@@ -569,11 +594,21 @@ def _linear(name: str, module: Any = fnp.linalg) -> Function:
     return _named(name, function)
 
 
+def _transform(name: str) -> Function:
+    found = getattr(fnp.fft, name)
+
+    def function(a: Any, *args: Any, **kwargs: Any) -> Array:
+        x = as_array(a)
+        return made(found(x.astype(to_inexact(x.dtype, weak=False)[0])._tensor, *args, **kwargs))
+
+    return _named(name, function)
+
+
 LINALG: dict[str, Any] = {
     name: _linear(name)
     for name in words(
-        "cholesky cond det eigh eigvalsh inv lstsq matrix_norm matrix_power multi_dot pinv qr slogdet "
-        "solve svd svdvals tensorsolve vector_norm"
+        "cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_norm matrix_power multi_dot pinv qr "
+        "slogdet solve svd svdvals tensorsolve vector_norm"
     )
 } | {"norm": _norm}
 
@@ -584,6 +619,15 @@ SCIPY_LINALG: dict[str, Any] = {
         "solve_triangular sqrtm svd toeplitz"
     )
 }
+FFT: dict[str, Any] = {
+    name: _transform(name)
+    for name in words("fft fft2 fftn hfft ifft ifft2 ifftn ihfft irfft irfft2 irfftn rfft rfft2 rfftn")
+} | {
+    "fftfreq": lambda n, d=1.0, *, dtype=None: made(tensor(np.fft.fftfreq(n, d).astype(default(float)))),
+    "rfftfreq": lambda n, d=1.0, *, dtype=None: made(tensor(np.fft.rfftfreq(n, d).astype(default(float)))),
+    "fftshift": _of_one("fft.fftshift", _moved),
+    "ifftshift": _of_one("fft.ifftshift", _moved),
+}
 SCALARS = words(
     "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 complex64 complex128"
 )
@@ -592,7 +636,8 @@ OTHERS = words(
     "geomspace histogram interp isin logspace partition argpartition polyval polyfit "
     "ravel_multi_index searchsorted setdiff1d union1d intersect1d spacing trapezoid tri "
     "tril_indices triu_indices unravel_index vander vecdot gradient tril_indices_from "
-    "triu_indices_from diag_indices_from select apply_along_axis block unstack iscomplex isreal angle"
+    "triu_indices_from diag_indices_from select apply_along_axis block unstack iscomplex isreal angle "
+    "array_equiv bitwise_count"
 )
 NUMPYS = words(
     "e euler_gamma inf nan newaxis pi dtype ndim shape size floating integer inexact number generic "
@@ -649,6 +694,7 @@ NAMES: dict[str, Any] = {
     "ones_like": _like(fnp.ones),
     "promote_types": promote_types,
     "result_type": result_type,
+    "roots": roots,
     "round": round_,
     "take": take,
     "finfo": lambda d: np.finfo(canonical(_dtype(d))),

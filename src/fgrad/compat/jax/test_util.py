@@ -32,7 +32,8 @@ def check_close(xs: Any, ys: Any, atol: Any = None, rtol: Any = None, err_msg: s
 
     def check(x: Any, y: Any) -> None:
         a, b = np.asarray(x), np.asarray(y)
-        assert a.shape == b.shape, f"{err_msg}: shapes {a.shape} and {b.shape}"
+        if a.shape != b.shape:
+            raise AssertionError(f"{err_msg}: shapes {a.shape} and {b.shape}")
         if a.dtype == b.dtype == FLOAT0:
             return
         bounds = {

@@ -479,15 +479,15 @@ def jit(fun: Function | None = None, **options: Any) -> Any:
     """Return `fun` compiled; `static_argnums` and `static_argnames` are Python values."""
     if fun is None:
         return functools.partial(jit, **options)
-    nums, names = (options.pop(name, None) or () for name in ("static_argnums", "static_argnames"))
+    nums, names = (options.pop(name, None) for name in ("static_argnums", "static_argnames"))
     for name in ("donate_argnums", "donate_argnames", "inline", "keep_unused"):
         options.pop(name, None)  # which change no result
     if any(v is not None for v in options.values()):
         raise NotImplementedError(
             f"fgrad's jax.jit has no {', '.join(options)}; devices are those of the arguments"
         )
-    nums = [nums] if isinstance(nums, int) else list(nums)
-    names = [names] if isinstance(names, str) else list(names)
+    nums = [nums] if isinstance(nums, int) else list(nums or ())
+    names = [names] if isinstance(names, str) else list(names or ())
     try:
         parameters = list(inspect.signature(fun).parameters)
     except (TypeError, ValueError):

@@ -11,6 +11,7 @@ import scipy.sparse.linalg as theirs
 
 from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor
+from fgrad.core.trace import Tracer
 from fgrad.errors import UnsolvedWarning
 from fgrad.extend.engine import apply_opaque, convert
 from fgrad.lax.implicit import custom_linear_solve, custom_root
@@ -147,17 +148,43 @@ def _iterated(
 
         return solve
 
-    start = None if x0 is None else np.asarray(x0.detach() if isinstance(x0, Tensor) else x0)
     transposed = preconditioner.T if hasattr(preconditioner, "T") else preconditioner
-    x = custom_linear_solve(
-        _matvec(a),
-        b,
-        solver(preconditioner),
-        None if symmetric else solver(transposed),
-        symmetric=symmetric,
-    )
+    solvers = solver(preconditioner), None if symmetric else solver(transposed)
+    first = x0.detach() if isinstance(x0, Tensor) else x0
+    traced = isinstance(first, Tensor) and isinstance(first._value, Tracer)
+    start = None if traced or first is None else np.asarray(first)
+    if traced:
+        called.append(True)
+        return _from(first, _matvec(a), b, solvers, options, symmetric=symmetric), None
+    x = custom_linear_solve(_matvec(a), b, *solvers, symmetric=symmetric)
     called.append(True)
     return x, max(said) if said else None
+
+
+def _from(
+    x0: Any, matvec: Any, b: Any, solvers: Sequence[Any], options: dict[str, Any], *, symmetric: bool
+) -> Any:
+    """Return the solution by an iteration from where only a trace knows: the way from there is solved for.
+
+    The norm of `b`, to which tolerances are relative, goes to the solver as one more unknown; a derivative
+    has none, and is relative to its own right-hand side.
+    """
+    given = options["rtol"], options["atol"]
+
+    def way(solve: Any) -> Any:
+        def solve_both(product: Any, rhs: Any) -> Any:
+            rest, size = rhs
+            scale = float(np.abs(size)) or float(np.linalg.norm(np.ravel(rest)))
+            options.update(rtol=0.0, atol=max(given[0] * scale, given[1]))
+            return solve(lambda v: product((v, size))[0], rest), size
+
+        return solve_both
+
+    system = lambda unknown: (matvec(unknown[0]), unknown[1])  # noqa: E731
+    norm = np.linalg.norm(np.ravel(b.detach() if isinstance(b, Tensor) else b))
+    rhs = (b - matvec(x0), norm)
+    ways = [None if solve is None else way(solve) for solve in solvers]
+    return x0 + custom_linear_solve(system, rhs, *ways, symmetric=symmetric)[0]
 
 
 def cg(
@@ -177,7 +204,7 @@ def cg(
         A: dense or sparse array, of SciPy's (a constant) or a `SparseArray`, or a function of a vector; may
             use Tensors.
         b: right-hand side.
-        x0: where the iteration starts; without gradient.
+        x0: where the iteration starts; without gradient. It may be traced.
         rtol: relative tolerance, of derivatives too.
         atol: absolute tolerance, likewise.
         maxiter: how many iterations at most.
