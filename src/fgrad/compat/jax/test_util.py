@@ -36,7 +36,7 @@ def check_close(xs: Any, ys: Any, atol: Any = None, rtol: Any = None, err_msg: s
             raise AssertionError(f"{err_msg}: shapes {a.shape} and {b.shape}")
         if a.dtype == b.dtype == FLOAT0:
             return
-        bounds = {
+        bounds: dict[str, Any] = {
             key: max(_tolerance(a.dtype, given), _tolerance(b.dtype, given)) * size
             for key, given, size in (("atol", atol, a.size), ("rtol", rtol, b.size))
         }

@@ -183,8 +183,9 @@ def _from(
     system = lambda unknown: (matvec(unknown[0]), unknown[1])  # noqa: E731
     norm = np.linalg.norm(np.ravel(b.detach() if isinstance(b, Tensor) else b))
     rhs = (b - matvec(x0), norm)
-    ways = [None if solve is None else way(solve) for solve in solvers]
-    return x0 + custom_linear_solve(system, rhs, *ways, symmetric=symmetric)[0]
+    solve, transposed = solvers
+    backward = None if transposed is None else way(transposed)
+    return x0 + custom_linear_solve(system, rhs, way(solve), backward, symmetric=symmetric)[0]
 
 
 def cg(
