@@ -147,3 +147,26 @@ def test_rows_without_elements(f, shape):
     x = np.zeros(shape)
     assert f(x).shape == f(fg.tensor(x)).shape == fg.jit(f)(x).shape == shape
     assert fg.grad(lambda x: np.sum(f(x)))(x).shape == shape
+
+
+@pytest.mark.parametrize("b", [[1.0, 0.0, 2.0], [0.0, 1.0, 0.0], [1.0, -0.5, 0.0], [0.0, 0.0, 0.0]])
+@pytest.mark.parametrize("a", [[0.0, 1.0, 2.0], [-np.inf, 1.0, 3.0], [-np.inf, -np.inf, -np.inf]])
+def test_logsumexp_has_slopes_in_weights_that_are_zero(a, b):
+    a, b = np.array(a), np.array(b)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        total = b @ np.exp(a)
+        in_b = np.where(np.exp(a) > 0, np.exp(a) / total, 0)
+        in_a = np.where(b * np.exp(a) == 0, 0, b * np.exp(a) / total)
+        found = fg.grad(lambda a, b: fg.nn.logsumexp(a, b=b), argnums=(0, 1))(a, b)
+        several = fg.grad(
+            lambda a, b: fg.scipy.special.logsumexp(a, b=b, return_sign=True)[0], argnums=(0, 1)
+        )(a, b)
+    for slopes in (found, several if total else found):
+        np.testing.assert_allclose(slopes[0], in_a, rtol=1e-14)
+        np.testing.assert_allclose(slopes[1], in_b, rtol=1e-14)
+
+
+def test_logsumexp_of_what_overflows_at_a_weight_of_zero():
+    a, b = np.array([1e4, 1.0]), np.array([0.0, 2.0])
+    assert float(fg.nn.logsumexp(a, b=b)) == 1 + np.log(2)
+    np.testing.assert_allclose(fg.grad(lambda a: fg.nn.logsumexp(a, b=b))(a), [0, 1], rtol=1e-14)

@@ -121,12 +121,13 @@ def scaled_sum(a: Any, weights: Any, axis: Any) -> tuple[Any, Any]:
     """Return the sum of `weights` exp(`a` - top), and top, whose reduced axes stay with length one."""
     shape = np.broadcast_shapes(a.shape, weights.shape)
     a, weights = (broadcast_to(v, shape) for v in (a, weights))
-    a = functions.where(functions.equal(weights, 0), -np.inf, a)
     axes = _axes(axis, a)
     kept = tuple(1 if i in axes else n for i, n in enumerate(a.shape))
-    top = reshape(bind("logsumexp", stop_gradient(a), axes=axes), kept)
+    counted = functions.where(functions.equal(weights, 0), -np.inf, a)
+    top = reshape(bind("logsumexp", stop_gradient(counted), axes=axes), kept)
     top = functions.where(functions.isfinite(top), top, 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    a = functions.where(functions.equal(a, -np.inf), -np.inf, a)  # slope zero, where all are -inf too
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return sum_axes(functions.multiply_no_nan(weights, functions.exp(a - top)), axes), top
 
 
