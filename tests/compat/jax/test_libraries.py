@@ -111,15 +111,81 @@ def test_iterations_solve_for_trees(name):
 
     def solve(b, start):
         solver = getattr(jax.scipy.sparse.linalg, name)
-        return solver(lambda x: {"x": a @ x["x"]}, {"x": b}, {"x": start}, tol=1e-7, solve_method="batched")[
-            0
-        ]["x"]
+        return solver(lambda x: {"x": a @ x["x"]}, {"x": b}, {"x": start}, tol=1e-7)[0]["x"]
 
     close(jax.jit(solve)(b, b), np.linalg.solve(a, b))
     close(jax.jacrev(solve)(b, b), np.linalg.inv(a))
     close(getattr(jax.scipy.sparse.linalg, name)(a, jnp.asarray(b))[0], np.linalg.solve(a, b))
     with pytest.raises(NotImplementedError, match="M as a matrix"):
-        jax.scipy.sparse.linalg.cg(a, b, M=lambda x: x)
+        jax.scipy.sparse.linalg.gmres(a, b, M=lambda x: x)
+
+
+def test_conjugate_gradients_take_what_is_only_traced():
+    a, b = np.array([[4, 1], [1, 3]], np.float32), np.array([1, 2], np.float32)
+
+    def solve(a, b, d):
+        return jax.scipy.sparse.linalg.cg(lambda x: a @ x, b, b, atol=1e-7 * d[0], M=lambda x: d * x)[0]
+
+    def along(t):
+        return jnp.sum(solve(a + t * np.ones((2, 2), np.float32), b, jnp.ones(2)) ** 2)
+
+    def exact(t):
+        return jnp.sum(jnp.linalg.solve(a + t * np.ones((2, 2), np.float32), b) ** 2)
+
+    d = 1 / a.diagonal()
+    close(jax.jit(solve)(a, b, d), np.linalg.solve(a, b))
+    close(jax.vmap(solve, (None, 0, None))(a, np.stack([b, 2 * b]), d)[1], 2 * np.linalg.solve(a, b))
+    close(jax.jit(jax.jacfwd(solve, 1))(a, b, d), np.linalg.inv(a))
+    for transformation in (jax.grad, lambda f: jax.jit(jax.grad(f)), jax.hessian):
+        close(transformation(along)(0.5), np.asarray(transformation(exact)(0.5)))
+    c = np.array([[4, 1j], [-1j, 3]], np.complex64)
+    close(jax.scipy.sparse.linalg.cg(c, jnp.asarray(b * 1j), tol=1e-7)[0], np.linalg.solve(c, b * 1j))
+
+
+def test_converted_closures_keep_what_they_were_given():
+    kept = []
+
+    def f(a):
+        function, outside = jax.closure_convert(lambda x: a * x, X)
+        kept.append(function)
+        return jnp.sum(function(X, *outside))
+
+    close(jax.grad(f)(2.0), X.sum())
+    close(kept[0](X, jnp.float32(5.0)), 5 * X)  # also where the trace of `a` has ended
+
+
+def test_loops_that_begin_with_weaker_numbers():
+    close(lax.fori_loop(0, 3, lambda i, c: c + 1.5 * i, 0), 4.5)
+    close(jax.jit(lambda: lax.while_loop(lambda c: c < 2, lambda c: c + 0.75, 0))(), 2.25)
+    last, seen = lax.scan(lambda c, x: (c + x, c), 0, X)
+    close(last, X.sum())
+    close(seen, np.cumsum(X) - X)
+    with pytest.raises(TypeError, match="becomes float32"):
+        lax.fori_loop(0, 3, lambda i, c: c + 1.5, jnp.zeros((), int))
+
+
+def test_branches_take_none():
+    assert lax.cond(True, lambda _: 1.0, lambda _: 2.0, operand=None) == 1
+    assert lax.switch(1, [lambda: 1.0, lambda: 2.0]) == 2
+
+
+def test_equal_elements_stay_in_order():
+    x = jnp.array([-0.8, 0.6, 1.2, -1.0, -0.7, 0.6, 1.1, -1.0, 0.4] * 3)
+    found = np.argsort(np.asarray(x), kind="stable")
+    assert jnp.argsort(x).tolist() == jax.jit(jnp.argsort)(x).tolist() == found.tolist()
+    assert x.argsort(descending=True)[:3].tolist() == [2, 11, 20]
+    assert lax.approx_max_k(x, 3)[1].tolist() == [2, 11, 20]
+    assert lax.top_k(jnp.array([1, 3, 3]), 2)[1].tolist() == [1, 2]
+    assert lax.approx_min_k(jnp.array([[2, 1]]), 1, 1)[0].tolist() == [[1]]
+
+
+def test_what_jax_says_of_shapes_and_scalars():
+    assert jnp.isscalar(1.0)
+    assert jnp.isscalar(np.ones(()))
+    assert not jnp.isscalar({})
+    for product in (jnp.dot, jnp.matmul, jnp.inner, lambda x, y: x @ y):
+        with pytest.raises(TypeError, match="shapes"):
+            product(jnp.ones((2, 3)), jnp.ones(2))
 
 
 def test_roots_and_transforms_are_complex():

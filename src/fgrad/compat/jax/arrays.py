@@ -422,6 +422,13 @@ def _operator(
         setattr(Array, f"__r{name}__", backward)
 
 
+def _matmul(x: Any, y: Any) -> Any:
+    try:
+        return fnp.matmul(x, y)
+    except ValueError as error:
+        raise TypeError(f"a product of shapes {x.shape} and {y.shape}: {error}") from error
+
+
 def _is_operand(x: Any) -> bool:
     return isinstance(x, Array | int | float | complex | np.ndarray | np.generic | Tensor) or hasattr(
         x, "__jax_array__"
@@ -435,7 +442,7 @@ for _name, _function in (
         ("xor", fnp.bitwise_xor),
         ("lshift", fnp.left_shift),
         ("rshift", fnp.right_shift),
-        ("matmul", fnp.matmul),
+        ("matmul", _matmul),
     ),
 ):
     _operator(_name, _function)

@@ -464,12 +464,13 @@ def jaxpr_as_fun(closed: ClosedJaxpr) -> Function:
 def closure_convert(fun: Function, *args: Any) -> tuple[Function, list[Any]]:
     """Return `fun` as a function of what it takes from outside too, and that: what is traced there."""
     closed, shape = make_jaxpr(fun, return_shape=True)(*args)
-    hoisted = [c for c in closed.consts if is_traced(c._tensor)]
+    traced = [is_traced(c._tensor) for c in closed.consts]  # now: later their trace may have ended
+    hoisted = [c for c, t in zip(closed.consts, traced, strict=True) if t]
     structure, n = flatten(shape)[1], len(args)
 
     def converted(*given: Any) -> Any:
         outside = iter(given[n:])
-        consts = [next(outside) if is_traced(c._tensor) else c for c in closed.consts]
+        consts = [next(outside) if t else c for c, t in zip(closed.consts, traced, strict=True)]
         return unflatten(structure, eval_jaxpr(closed.jaxpr, consts, *flatten((list(given[:n]), {}))[0]))
 
     return converted, hoisted

@@ -18,11 +18,13 @@ from fgrad.compat.jax.jaxprs import own_primitive
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.transformations import Flat
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
+from fgrad.compat.jax.types import promoted
 from fgrad.compat.standins import absent, words
 
 __all__ = ["LINALG", "NAMES"]
 
 Function = Callable[..., Any]
+_REST: Any = object()
 
 
 def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any, **kwargs: Any) -> Any:
@@ -30,9 +32,9 @@ def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any, **k
     return switch(as_array(pred).astype(bool).astype(int), (false_fun, true_fun), *operands, **kwargs)
 
 
-def switch(index: Any, branches: Sequence[Function], *operands: Any, operand: Any = None) -> Any:
+def switch(index: Any, branches: Sequence[Function], *operands: Any, operand: Any = _REST) -> Any:
     """Return `branches[index](*operands)`, the first or the last one where there is none."""
-    operands = operands if operand is None else (operand,)
+    operands = operands if operand is _REST else (operand,)
     flats = [Flat(lambda xs, f=f: f(*xs), list(operands)) for f in branches]
     (i,) = (elementwise(lambda k: fnp.clip(k, 0, len(flats) - 1), index)._tensor,)
     outs = fgrad.lax.switch(i, flats, *flats[0].tensors)
@@ -52,27 +54,60 @@ def scan(
     **_: Any,
 ) -> tuple[Any, Any]:
     """Return the last carry, and the stacked outputs of `carry, y = f(carry, x)` along `xs`."""
-    start, over, out = _Carry(init), _Carry(xs), _Carry(None)
-    out.out = None
+    over, out = _Carry(xs), _Carry(None)
 
-    def step(carry: Any, x: Any) -> Any:
-        new, y = f(start.filled(carry), over.filled(x))
-        carried = start.kept(new, "scan")
-        found, out.out = flatten(y)
-        arrays = [as_array(v) for v in found]
-        out.weak = [v.weak_type for v in arrays]
-        return carried, [v._tensor for v in arrays]
+    def run(start: _Carry) -> tuple[Any, Any]:
+        out.out = None
 
-    last, ys = fgrad.lax.scan(step, start.tensors, over.tensors, length=length, reverse=reverse)
-    if out.out is None:
-        raise NotImplementedError("fgrad's jax.lax.scan of nothing does not know what the function returns")
-    return start.last(last), out.results(ys)
+        def step(carry: Any, x: Any) -> Any:
+            new, y = f(start.filled(carry), over.filled(x))
+            carried = start.kept(new, "scan")
+            found, out.out = flatten(y)
+            arrays = [as_array(v) for v in found]
+            out.weak = [v.weak_type for v in arrays]
+            return carried, [v._tensor for v in arrays]
+
+        last, ys = fgrad.lax.scan(step, start.tensors, over.tensors, length=length, reverse=reverse)
+        if out.out is None:
+            raise NotImplementedError(
+                "fgrad's jax.lax.scan of nothing does not know what the function returns"
+            )
+        return start.last(last), out.results(ys)
+
+    return _settled(init, run)  # type: ignore[no-any-return]
+
+
+def _settled(init: Any, run: Callable[[_Carry], Any]) -> Any:
+    """Return what a loop gives whose weak values begin with the dtype that comes back to them."""
+    start = _Carry(init)
+    try:
+        return run(start)
+    except _StrongerError as found:
+        stronger = unflatten(start.structure, found.arrays)
+    return _settled(stronger, run)
+
+
+class _StrongerError(Exception):
+    """A loop began with weak values, to which others came back: the values to begin with instead."""
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        self.arrays = arrays
 
 
 def _carried(x: Array, old: Array) -> Any:
-    if x.dtype != old.dtype and not x.weak_type:
+    if x.dtype != old.dtype and not (
+        x.weak_type and promoted(((x.dtype, True), (old.dtype, False)))[0] == old.dtype
+    ):
         raise TypeError(f"a carry of dtype {old.dtype} becomes {x.dtype}: give it this dtype from the start")
     return x.astype(old.dtype)._tensor
+
+
+def _begun(old: Array, new: Array) -> Array:
+    """Return a weak value as what comes back to it."""
+    if not old.weak_type or new.dtype == old.dtype:
+        return old
+    dtype, _ = promoted(((old.dtype, True), (new.dtype, new.weak_type)))
+    return old.astype(dtype)
 
 
 class _Carry(Flat):
@@ -88,6 +123,9 @@ class _Carry(Flat):
         if structure != self.structure:
             raise TypeError(f"{what}: the state is {self.structure}, and the function returned {structure}")
         new = [as_array(x) for x in leaves]
+        begun = [_begun(a, x) for a, x in zip(self.arrays, new, strict=True)]
+        if any(b.dtype != a.dtype for a, b in zip(self.arrays, begun, strict=True)):
+            raise _StrongerError(begun)
         self.weak = [w and x.weak_type for w, x in zip(self.weak, new, strict=True)]
         return [_carried(x, a) for x, a in zip(new, self.arrays, strict=True)]
 
@@ -99,24 +137,30 @@ class _Carry(Flat):
 
 def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     """Return the value after `val = body_fun(val)` as long as `cond_fun(val)`."""
-    start = _Carry(init_val)
 
-    def body(values: Any) -> Any:
-        return start.kept(body_fun(start.filled(values)), "while_loop")
+    def run(start: _Carry) -> Any:
+        return start.last(
+            fgrad.lax.while_loop(
+                lambda v: as_array(cond_fun(start.filled(v)))._tensor,
+                lambda v: start.kept(body_fun(start.filled(v)), "while_loop"),
+                start.tensors,
+            )
+        )
 
-    last = fgrad.lax.while_loop(lambda v: as_array(cond_fun(start.filled(v)))._tensor, body, start.tensors)
-    return start.last(last)
+    return _settled(init_val, run)
 
 
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: Any = None) -> Any:
     """Return the value after `val = body_fun(i, val)` for i from `lower` to `upper`."""
-    start = _Carry(init_val)
-
-    def body(i: Any, values: Any) -> Any:
-        return start.kept(body_fun(as_array(i).astype(int), start.filled(values)), "fori_loop")
-
     first, end = (as_array(v)._tensor if v.__class__ is Array else v for v in (lower, upper))
-    return start.last(fgrad.lax.fori_loop(first, end, body, start.tensors))
+
+    def run(start: _Carry) -> Any:
+        def body(i: Any, values: Any) -> Any:
+            return start.kept(body_fun(as_array(i).astype(int), start.filled(values)), "fori_loop")
+
+        return start.last(fgrad.lax.fori_loop(first, end, body, start.tensors))
+
+    return _settled(init_val, run)
 
 
 def map_(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
@@ -146,8 +190,23 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Array]:
     x = as_array(operand)
     if axis not in (-1, x.ndim - 1):
         raise NotImplementedError("fgrad's jax.lax.top_k is of the last axis: call jax.numpy.moveaxis before")
-    order = fnp.argsort(-x._tensor, axis=-1, kind="stable")[..., :k]
-    return [made(fnp.take_along_axis(x._tensor, order, -1)), made(order).astype(int)]
+    return _first(x, k, -1, descending=True)
+
+
+def _first(operand: Any, k: int, axis: int, *, descending: bool) -> list[Array]:
+    x = fnp.moveaxis(as_array(operand)._tensor, axis, -1)
+    order = fnp.argsort(x, axis=-1, stable=True, descending=descending)[..., :k]
+    found = [fnp.take_along_axis(x, order, -1), order]
+    values, places = (made(fnp.moveaxis(v, -1, axis)) for v in found)
+    return [values, places.astype(int)]
+
+
+def _approximate(descending: bool) -> Function:
+    def function(operand: Any, k: int, reduction_dimension: int = -1, **_: Any) -> list[Array]:
+        return _first(operand, k, reduction_dimension, descending=descending)
+
+    function.__doc__ = "Return the first elements in an order, and their indices, exactly."
+    return function
 
 
 def convert_element_type(operand: Any, new_dtype: Any) -> Array:
@@ -427,6 +486,8 @@ NAMES: dict[str, Any] = {
     ),
     "ConvDimensionNumbers": ConvDimensionNumbers,
     "Precision": Precision,
+    "approx_max_k": _approximate(descending=True),
+    "approx_min_k": _approximate(descending=False),
     "associative_scan": associative_scan,
     "axis_index": lambda axis_name: made(fgrad.lax.axis_index(axis_name)),
     "broadcast_shapes": lambda *shapes: tuple(fnp.broadcast_shapes(*shapes)),

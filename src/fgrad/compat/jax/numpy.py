@@ -61,7 +61,7 @@ KEEPING = ("diff", "sort", "max", "min", "amax", "amin", "ptp", "diag", "pad", "
 SUMS = ("sum", "prod", "nansum", "nanprod", "trace")
 CUMULATED = ("cumsum", "cumprod")
 MEANS = words("mean var std median nanmean nanvar nanstd average nanmedian quantile percentile")
-INDICES = ("argmax", "argmin", "argsort", "count_nonzero", "nanargmax", "nanargmin")
+INDICES = ("argmax", "argmin", "count_nonzero", "nanargmax", "nanargmin")
 TRUTHS = ("all", "any")
 JOINS = ("stack", "concatenate", "hstack", "vstack", "dstack", "column_stack")
 PRODUCTS = ("dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "cross", "convolve", "correlate")
@@ -150,7 +150,10 @@ def _product(name: str) -> Function:
     def function(a: Any, b: Any, *args: Any, **kwargs: Any) -> Array:
         kind = kwargs.pop("preferred_element_type", None)
         kwargs.pop("precision", None)  # it is the highest
-        out = elementwise(lambda x, y: found(x, y, *args, **kwargs), a, b)
+        try:
+            out = elementwise(lambda x, y: found(x, y, *args, **kwargs), a, b)
+        except ValueError as error:
+            raise TypeError(f"{name} of shapes {np.shape(a)} and {np.shape(b)}: {error}") from error
         return out if kind is None else out.astype(kind)
 
     return _named(name, function)
@@ -515,6 +518,14 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
     return made(fnp.all(same))
 
 
+def argsort(
+    a: Any, axis: int | None = -1, *, kind: Any = None, order: Any = None, stable: bool = True,
+    descending: bool = False,
+) -> Array:  # fmt: skip
+    """Return the indices that sort an array; those of equal elements stay in order."""
+    return made(fnp.argsort(as_array(a)._tensor, axis, stable=True, descending=descending)).astype(int)
+
+
 def roots(p: Any, *, strip_zeros: bool = True) -> Array:
     """Return the roots of a polynomial, which are complex.
 
@@ -683,7 +694,8 @@ NAMES: dict[str, Any] = {
     "power": power,
     "iscomplexobj": lambda x: result_type(x).kind == "c",
     "isrealobj": lambda x: result_type(x).kind != "c",
-    "isscalar": lambda x: np.ndim(x) == 0,
+    "argsort": argsort,
+    "isscalar": lambda x: getattr(x, "shape", None) == () or isinstance(x, int | float | complex),
     "issubdtype": issubdtype,
     "linspace": linspace,
     "load": lambda file, *args, **kwargs: array(np.load(file, *args, **kwargs)),
