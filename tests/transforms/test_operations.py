@@ -72,7 +72,8 @@ def test_operations_on_tangents_are_transposed(compiled):
     close(jit(fg.grad(square, (0, 1)))(X, X + 1), [2 * X * (X + 1) ** 2, 2 * X**2 * (X + 1)])
     close(jit(fg.hessian(square))(X, X + 1), np.diag(2 * (X + 1) ** 2))
     close(fg.linear_transpose(lambda t: product(X, t), X)(X)[0], X**2)
-    close(fg.jvp(product, (X, X), (X, 2 * X))[1], 3 * X**2)
+    close(fg.jvp(jit(product), (X, X), (X, 2 * X))[1], 3 * X**2)
+    close(fg.hessian(jit(square))(X, X + 1), np.diag(2 * (X + 1) ** 2))
 
 
 def test_results_may_be_several_and_one_of_them_flat():

@@ -43,7 +43,7 @@ class Procedure:
         self.name: str = name
         self.ins: tuple[Aval, ...] = tuple(v.aval for v in program.inputs)
         self.outs: tuple[Aval, ...] = tuple(map(aval_out, program.outputs))
-        self._saving: dict[Pattern, Saving | None] = {}
+        self._saving: dict[tuple[Pattern, bool], Saving | None] = {}
         self._unchecked: dict[Pattern, Procedure] = {}
         self._mapped: LRU[tuple[Pattern, int], Procedure] = LRU()
         self._on: dict[tuple[Device, frozenset[int]], Any] = {}
@@ -109,13 +109,17 @@ class Procedure:
                 self._donating[donated] = compile(self.program, self.name, donated)
             return self._donating[donated]
 
-    def saving(self, wanted: Pattern) -> Saving | None:
-        """Return what records the procedure where the arguments `wanted` are followed; None: no gradient."""
-        if wanted not in self._saving:
+    def saving(self, wanted: Pattern, *, linear: bool = False) -> Saving | None:
+        """Return what records the procedure where the arguments `wanted` are followed; None: no gradient.
+
+        A recording that is `linear` in them takes the rules that operations have for that, if any has.
+        """
+        key = wanted, linear and any(PRIMITIVES[e.name].adjoint for e in self.program.equations)
+        if key not in self._saving:
             with making:
-                if wanted not in self._saving:
-                    self._saving[wanted] = _saving(self, wanted)
-        return self._saving[wanted]
+                if key not in self._saving:
+                    self._saving[key] = _saving(self, wanted, by_adjoints=key[1])
+        return self._saving[key]
 
     def unchecked(self, followed: Pattern) -> Procedure:
         """Return the procedure for values of no consequence, of which only the dependence matters."""
@@ -186,7 +190,7 @@ class Saving:
         return self._steps[arrived]
 
 
-def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
+def _saving(procedure: Procedure, wanted: Pattern, *, by_adjoints: bool) -> Saving | None:
     n = len(procedure.ins)
     cts = [i for i, a in enumerate(procedure.outs) if a.dtype.kind in "fc"]
     tracked = [i for i, w in enumerate(wanted) if w]
@@ -198,6 +202,8 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
         stage = next(t for t in current().traces if isinstance(t, Stage))
         primals = list(values[:n])
         with GradManager() as gm:
+            if by_adjoints:
+                gm.make_linear()
             leaves = []
             for i in tracked:
                 primals[i] = gm.follow(primals[i]._value, primals[i]._nodes)
@@ -273,7 +279,8 @@ def apply(procedure: Procedure, args: Sequence[Any]) -> list[Any]:
         if tape.linear_only:
             whole = whole.unchecked(tuple([node_on(tape, a) is not None for a in args]))
     for tape in reversed(tapes):  # the outer ones differentiate what the inner ones keep
-        saving = whole.saving(tuple([node_on(tape, a) is not None for a in args]))
+        followed = tuple([node_on(tape, a) is not None for a in args])
+        saving = whole.saving(followed, linear=tape.linear_only)
         if saving is not None:
             steps.append((tape, saving, len(whole.outs)))
             whole = saving.forward

@@ -374,3 +374,21 @@ def test_convolution_in_either_order_of_axes():
     close(moved, expected.transpose(0, 2, 1))
     with pytest.raises(NotImplementedError, match="batch_group_count"):
         lax.conv_general_dilated(image, kernel, (1,), "VALID", batch_group_count=2)
+
+
+def test_traces_that_have_ended_are_not_the_innermost():
+    kept = []
+
+    def keep(x):
+        kept.append(2 * x)
+        return kept[0]
+
+    def ask(x):
+        y = jnp.sin(x)
+        assert isinstance(y, ad.JVPTracer)
+        assert y._trace.main is core.find_top_trace([x]).main
+        return y
+
+    jax.jvp(keep, (X,), (X,))
+    assert not isinstance(kept[0], ad.JVPTracer)
+    jax.jvp(ask, (kept[0],), (X,))

@@ -16,8 +16,8 @@ from fgrad.compat.jax.trees import flatten, register_pytree_node, unflatten
 from fgrad.core import program as programs
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.tensor import Tensor
-from fgrad.core.trace import Tracer
+from fgrad.core.tensor import Tensor, is_tracked
+from fgrad.core.trace import Tracer, current
 from fgrad.transforms.calling import is_traced
 from fgrad.transforms.operations import Operation
 from fgrad.transforms.stage import staged
@@ -499,7 +499,8 @@ class _Top:
 
 def _traces(x: Any) -> list[Any]:
     t = as_array(x)._tensor
-    found = [n.tape for n in t._nodes if n.tape is not None]
+    live = current().traces  # a value remembers tapes whose transformation has ended too
+    found = [n.tape for n in t._nodes if n.tape in live]
     return [*found, t._value.trace] if isinstance(t._value, Tracer) else found
 
 
@@ -510,7 +511,7 @@ def find_top_trace(xs: Iterable[Any]) -> _Top:
 
 class _Followed(type):
     def __instancecheck__(cls, x: Any) -> bool:
-        return x.__class__ is Array and any(n.tape is not None for n in x._tensor._nodes)
+        return x.__class__ is Array and is_tracked(x._tensor)
 
 
 class JVPTracer(metaclass=_Followed):
