@@ -309,6 +309,9 @@ def linear() -> list[Sample]:
         found += with_dtypes("stack", lambda *xs: np.stack(xs), shape, shape, shape, label=str(shape))
     found.append(Sample("name", "matrix", (values((2, 3)),), {"label": "mine"}, lambda x: x))
     stays = {"device": "cpu", "source": "cpu"}  # devices have tests of their own: tests/backend
+    # formats of more bits than the dtypes have, for which the operation is linear
+    wide = {"exponent_bits": 11, "mantissa_bits": 52}
+    found += with_dtypes("reduce_precision", lambda x: x, (2, 3), complex_too=False, **wide)
     found += with_dtypes("to_device", lambda x: x, (2, 3), label="stays", **stays)
     found += with_dtypes("staged_to_device", lambda x: x, (2, 3), label="stays", device="cpu")
     found += with_dtypes("to_device_of", lambda x, like: x, (2, 3), (4,), label="stays")

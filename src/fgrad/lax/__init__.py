@@ -12,6 +12,7 @@ from fgrad.lax.maps import associative_scan as associative_scan
 from fgrad.lax.maps import map as map
 from fgrad.lax.scans import scan as scan
 from fgrad.names import offered as _offered
+from fgrad.ops.precision import reduce_precision as reduce_precision
 from fgrad.transforms.collectives import all_gather as all_gather
 from fgrad.transforms.collectives import axis_index as axis_index
 from fgrad.transforms.collectives import axis_size as axis_size

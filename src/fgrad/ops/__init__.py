@@ -16,6 +16,7 @@ from fgrad.ops import (  # noqa: F401 -- each declares its primitives
     normalization,
     ordering,
     pooling,
+    precision,
     random,
     reduction,
     requirements,
