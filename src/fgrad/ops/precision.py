@@ -28,6 +28,9 @@ def reduce_precision(x: Any, exponent_bits: int, mantissa_bits: int) -> Any:
         exponent_bits: of the format; 8 for bfloat16, 5 for float16.
         mantissa_bits: of the format, without the leading one; 7 for bfloat16, 10 for float16.
 
+    Returns:
+        Array of the shape and dtype of `x`.
+
     Derivative:
         One, rounded to the same format.
 
@@ -71,7 +74,8 @@ def _within(y: Any, limits: tuple[float, float] | None) -> Any:
 @cache
 def _masks(dtype: np.dtype[Any], mantissa_bits: int) -> tuple[Any, ...] | None:
     """Return how many bits are lost, one, almost half of the last bit that stays, and the bits that stay."""
-    whole, lost = _BITS[dtype.itemsize], np.finfo(dtype).nmant - mantissa_bits
+    whole: Any = _BITS[dtype.itemsize]
+    lost = np.finfo(dtype).nmant - mantissa_bits
     if lost <= 0:
         return None
     return whole(lost), whole(1), whole(2 ** (lost - 1) - 1), ~whole(2**lost - 1)

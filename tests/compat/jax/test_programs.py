@@ -124,7 +124,7 @@ def test_arrays_do_not_change():
     z = jnp.asarray(source)
     source[0] = 7.0
     close(z, X)
-    with pytest.raises(NotImplementedError, match="some places are repeated"):
+    with pytest.raises(NotImplementedError, match="some are repeated"):
         y.at[jnp.array([1, 1])].multiply(2)
     with pytest.raises(NotImplementedError, match="out of bounds"):
         y.at[0].set(1.0, mode="drop")
@@ -452,3 +452,80 @@ def test_keys_draw_the_numbers_of_jax_before_0_5():
             words = [3767515194893970219, 6934266243139215386, 8375732073827706173]
             assert jax.random.bits(key, (3,), "uint64").tolist() == words
     assert drawn(key).tolist() == [318053758, 4029299397, 2787249374]
+
+
+# ---- loops
+
+
+def test_weak_numbers_that_start_a_loop_take_the_dtype_of_later_ones():
+    """A count from Python may become a float, as in JAX; it is never cut to an integer again."""
+    total = lax.fori_loop(0, 3, lambda _, c: c + 0.5, 0)
+    assert (total.item(), total.dtype) == (1.5, np.float32)
+    (last, ys), again = lax.while_loop(
+        lambda v: v[1] < 3, lambda v: ((v[0][0] + 0.5, v[0][1] * 2), v[1] + 1), ((0, 1), 0)
+    )
+    assert (last.item(), ys.item(), again.item()) == (1.5, 8, 3)
+    carry, ys = jax.jit(lambda xs: lax.scan(lambda c, x: (c + x, c), 0, xs))(X)
+    close(carry, X.sum())
+    close(ys, np.cumsum(X) - X)
+    close(jax.grad(lambda a: lax.fori_loop(0, 3, lambda _, c: c * a + 0.5, 0))(2.0), 2.5)
+    for start in (jnp.int32(0), jnp.float32(0)):
+        with pytest.raises(TypeError, match="a carry of dtype"):
+            lax.scan(lambda c, _: (jnp.int32(1) if c.dtype == jnp.float32 else 0.5, c), start, X)
+
+
+def test_long_loops_are_compiled():
+    read = []
+
+    def body(c, x):
+        read.append(c)
+        return c * 0.5 + x, c
+
+    xs = jnp.ones(3000)
+    last, ys = lax.scan(body, 0.0, xs)
+    close(last, 2.0)
+    assert ys.shape == (3000,)
+    assert len(read) < 10
+    assert lax.fori_loop(0, 5000, lambda i, c: c + i, 0).item() == 12497500
+    close(jax.grad(lambda a: lax.scan(lambda c, _: (c * a, None), 1.0, xs)[0])(1.0), 3000)
+    with jax.disable_jit():
+        lax.scan(body, 0.0, jnp.ones(1000))
+    assert len(read) >= 1000
+
+
+def test_places_that_are_one_are_changed_where_values_are_not_known():
+    x = jnp.arange(3.0)
+    close(jax.jit(lambda i: x.at[i].min(-1))(1), [0, -1, 2])
+    close(jax.jit(lambda i: x.at[i].multiply(5))(2), [0, 1, 10])
+    close(jax.jit(lambda x: x.at[1:].max(1.5))(x), [0, 1.5, 2])
+
+
+def test_operands_that_are_none_are_operands():
+    assert lax.cond(True, lambda x: x is None, lambda x: x is not None, operand=None).item() is True
+
+
+def test_compilations_are_logged(caplog):
+    twice = jax.jit(lambda x: x * 2)
+    with jax.log_compiles():
+        twice(X)
+        assert "compilation of" in caplog.text
+        caplog.clear()
+        twice(X)
+    assert not caplog.text
+
+
+def test_sparse_activations():
+    x = jnp.array([-2, -0.5, 0.3, 4])
+    close(jax.nn.sparse_plus(x), [0, 0.0625, 0.4225, 4])
+    close(jax.nn.sparse_sigmoid(x), [0, 0.25, 0.65, 1])
+    close(jax.nn.squareplus(x), [0.41421354, 0.78077644, 1.1611874, 4.236068])
+    close(jax.nn.hard_tanh(x), [-1, -0.5, 0.3, 1])
+
+
+def test_errors_and_names_of_jax():
+    with pytest.raises(ValueError, match="Incompatible shapes for broadcasting"):
+        jnp.broadcast_shapes((2,), (3,))
+    tree = jax.tree.transpose(
+        outer_treedef=jax.tree.structure([0, 0]), inner_treedef=None, pytree_to_transpose=[(1, 2), (3, 4)]
+    )
+    assert tree == ([1, 3], [2, 4])

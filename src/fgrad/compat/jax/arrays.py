@@ -9,26 +9,40 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from fgrad import numpy as fnp
-from fgrad.compat.jax.types import CONFIG, canonical, default, promoted, to_inexact
+from fgrad.compat.jax.types import BFLOAT16, CONFIG, canonical, default, promoted, to_inexact
 from fgrad.core.tensor import Tensor, tensor, wrap
 from fgrad.errors import NoValueError
 from fgrad.extend.engine import convert
+from fgrad.lax import reduce_precision
 from fgrad.transforms.calling import is_traced
 
-__all__ = ["Array", "as_array", "check_ranks", "elementwise", "made", "opened", "power"]
+__all__ = [
+    "SHORT",
+    "Array",
+    "as_array",
+    "check_ranks",
+    "elementwise",
+    "form_of",
+    "held",
+    "made",
+    "opened",
+    "power",
+]
 
 
 class Array:
     """An array of JAX's kind.
 
     Operators return new arrays: `x += 1` makes a new `x`, and `x.at[i].set(v)` a changed copy.
+
+    Numbers of bfloat16, which NumPy has not, are those of a Tensor of float32, rounded after each operation.
     """
 
-    __slots__ = ("__weakref__", "_tensor", "weak_type")
+    __slots__ = ("__weakref__", "_tensor", "form")
     __array_priority__ = 100
 
     _tensor: Tensor
-    weak_type: bool
+    form: Form
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __init__(self, *_: Any) -> None:
@@ -44,7 +58,17 @@ class Array:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the elements."""
-        return self._tensor.dtype
+        return BFLOAT16 if self.form is SHORT else self._tensor.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        """Whether the dtype gives way to that of another array."""
+        return self.form is True
+
+    @property
+    def strong(self) -> Form:
+        """The form of results that are not weak."""
+        return self.form is not True and self.form
 
     @property
     def ndim(self) -> int:
@@ -85,11 +109,11 @@ class Array:
         kind = f"dtype={self.dtype}" + (", weak_type=True" if self.weak_type else "")
         if is_traced(self._tensor):
             return f"Traced<{kind}[{','.join(map(str, self.shape))}]>"
-        text = np.array2string(self._tensor.numpy(), separator=", ", prefix="Array(")
+        text = np.array2string(self._value("repr"), separator=", ", prefix="Array(")
         return f"Array({text}, {kind})"
 
     def __str__(self) -> str:
-        return repr(self) if is_traced(self._tensor) else str(self._tensor.numpy())
+        return repr(self) if is_traced(self._tensor) else str(self._value("str"))
 
     def __format__(self, spec: str) -> str:
         return format(self._tensor.numpy()[()], spec) if not self.shape else format(str(self), spec)
@@ -101,7 +125,8 @@ class Array:
             from fgrad.compat.jax.errors import TracerArrayConversionError  # noqa: PLC0415 -- it names this class
 
             raise TracerArrayConversionError(what)
-        return np.asarray(self._tensor.numpy())
+        value = np.asarray(self._tensor.numpy())
+        return value.astype(BFLOAT16) if self.form is SHORT else value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         value = self._value("numpy.asarray")
@@ -147,7 +172,7 @@ class Array:
     # -- parts
 
     def __getitem__(self, index: Any) -> Array:
-        return made(self._tensor[opened(index)], self.weak_type)
+        return made(self._tensor[opened(index)], self.form)
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         raise TypeError(
@@ -163,36 +188,37 @@ class Array:
     @property
     def T(self) -> Array:  # noqa: N802 -- NumPy's name
         """The array with its axes in the opposite order."""
-        return made(fnp.transpose(self._tensor), self.weak_type)
+        return made(fnp.transpose(self._tensor), self.form)
 
     @property
     def mT(self) -> Array:  # noqa: N802 -- NumPy's name
         """The array with its last two axes exchanged."""
-        return made(fnp.swapaxes(self._tensor, -1, -2), self.weak_type)
+        return made(fnp.swapaxes(self._tensor, -1, -2), self.form)
 
     @property
     def real(self) -> Array:
         """The real part."""
-        return made(fnp.real(self._tensor), self.weak_type)
+        return made(fnp.real(self._tensor), self.form)
 
     @property
     def imag(self) -> Array:
         """The imaginary part."""
-        return made(fnp.imag(self._tensor), self.weak_type)
+        return made(fnp.imag(self._tensor), self.form)
 
     def astype(self, dtype: Any, copy: bool = False, device: Any = None) -> Array:
         """Return the elements in another dtype."""
-        return made(_converted(self._tensor, canonical(dtype)), weak=False)
+        wanted = canonical(dtype)
+        return made(_converted(self._tensor, wanted), form_of(wanted))
 
     def reshape(self, *shape: Any, order: Any = "C") -> Array:
         """Return the elements in another shape."""
         lengths = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-        return made(fnp.reshape(self._tensor, tuple(map(int, lengths)), order=order), self.weak_type)
+        return made(fnp.reshape(self._tensor, tuple(map(int, lengths)), order=order), self.form)
 
     def transpose(self, *axes: Any) -> Array:
         """Return the array with its axes in another order."""
         order = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple | list | type(None)) else axes or None
-        return made(fnp.transpose(self._tensor, order), self.weak_type)
+        return made(fnp.transpose(self._tensor, order), self.form)
 
     def __copy__(self) -> Array:
         return self
@@ -205,7 +231,8 @@ class Array:
 
 
 def _unpickled(value: Any, weak: bool) -> Array:
-    return made(tensor(value), weak)
+    x = as_array(value)
+    return made(x._tensor, weak or x.form)
 
 
 class _At:
@@ -221,7 +248,7 @@ class _At:
     def get(self, **options: Any) -> Array:
         """Return the elements."""
         _refuse(options)
-        return made(self.array._tensor[self.index], self.array.weak_type)
+        return made(self.array._tensor[self.index], self.array.form)
 
     def set(self, value: Any, **options: Any) -> Array:
         """Return a copy with other elements."""
@@ -263,13 +290,17 @@ class _At:
 
     def _from_old(self, combine: Callable[[Any, Any], Any], value: Any, options: dict[str, Any]) -> Array:
         _refuse(options)
-        places = fnp.zeros(self.array.shape, int)
-        counts = _added(places, self.index, 1)
-        if bool((counts > 1).any()):
-            raise NotImplementedError(
-                "fgrad changes each place once here, and some places are repeated; use .add or a segment sum"
-            )
+        if any(getattr(i, "ndim", 0) for i in self._parts()):  # others name no place twice
+            counts = _added(fnp.zeros(self.array.shape, int), self.index, 1)
+            if bool((counts > 1).any()):
+                raise NotImplementedError(
+                    "fgrad changes each place once here, and some are repeated; use .add or a segment sum"
+                )
         return self.set(combine(self.get(), value))
+
+    def _parts(self) -> list[Any]:
+        index = self.index if isinstance(self.index, tuple) else (self.index,)
+        return [np.asarray(i) if isinstance(i, list) else i for i in index]
 
     def _changed(self, how: str, value: Any, options: dict[str, Any]) -> Array:
         _refuse(options)
@@ -280,7 +311,7 @@ class _At:
             new[self.index] = part
         else:
             new = _added(new, self.index, part)
-        return made(new, x.weak_type)
+        return made(new, x.form)
 
 
 def _added(x: Any, index: Any, value: Any) -> Any:
@@ -301,17 +332,48 @@ def _refuse(options: dict[str, Any]) -> None:
 # ---- from Python's and NumPy's values, and from Tensors
 
 
-def made(value: Any, weak: bool = False) -> Array:
-    """Return an array on a Tensor, which nobody else may write to, or on what NumPy computed."""
+Form = bool | str | None
+SHORT = "bfloat16"  # the form of arrays of bfloat16; of others, it is whether they are weak
+
+
+def made(value: Any, form: Form = False) -> Array:
+    """Return an array on a Tensor, which nobody else may write to, or on what NumPy computed.
+
+    Args:
+        value: the numbers; those of bfloat16 are rounded here.
+        form: whether the array is weak, or `SHORT` where floating-point numbers are of bfloat16.
+    """
     new: Array = object.__new__(Array)
     t = value if value.__class__ is Tensor else wrap(np.asarray(value))
-    dtype = canonical(t.dtype)
-    new._tensor = t if t.dtype == dtype else _converted(t, dtype)
-    new.weak_type = weak
+    if form is SHORT:
+        form = t.dtype.kind == "f" and SHORT
+        dtype = np.dtype(np.float32) if form else canonical(t.dtype)
+    else:
+        dtype = canonical(t.dtype)
+    t = t if t.dtype == dtype else _converted(t, dtype)
+    new._tensor = _rounded(t) if form is SHORT else t
+    new.form = form
     return new
 
 
+def form_of(dtype: np.dtype[Any], weak: bool = False) -> Form:
+    """Return the form of arrays of a dtype."""
+    return SHORT if dtype == BFLOAT16 else weak
+
+
+def held(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of the Tensors that hold arrays of a dtype."""
+    return np.dtype(np.float32) if dtype == BFLOAT16 else dtype
+
+
+def _rounded(t: Tensor) -> Tensor:
+    rounded: Tensor = reduce_precision(t, exponent_bits=8, mantissa_bits=7)
+    return rounded
+
+
 def _converted(t: Tensor, dtype: np.dtype[Any]) -> Tensor:
+    if dtype == BFLOAT16:
+        return _rounded(_converted(t, held(dtype)))
     if t.dtype == dtype:
         return t
     if t.dtype.kind == "c" and dtype.kind != "c":
@@ -339,11 +401,13 @@ def as_array(x: Any) -> Array:
     if isinstance(x, np.ndarray | np.generic):
         if x.dtype.names == ("float0",):
             x = np.zeros(x.shape, bool)
+        if x.dtype == BFLOAT16:
+            return made(tensor(np.asarray(x, np.float32)), SHORT)
         if x.dtype.kind not in "biufc":
             raise TypeError(f"Value {x!r} with dtype {x.dtype} is not a valid JAX array type")
-        return made(tensor(np.asarray(x)), weak=False)
+        return made(tensor(np.asarray(x)), False)
     if isinstance(x, Tensor):
-        return made(fnp.array(x), weak=False)
+        return made(fnp.array(x), False)
     if hasattr(x, "__jax_array__"):
         return as_array(x.__jax_array__())
     raise TypeError(f"Value {x!r} of type {type(x)} is not a valid JAX type: give an array or a number")
@@ -379,7 +443,8 @@ def elementwise(
         dtype, weak = to_inexact(dtype, weak)
     elif counts and dtype.kind == "b":
         dtype = default(int)
-    return made(function(*(_converted(x._tensor, dtype) for x in xs)), weak)
+    out = function(*(x._tensor if x.dtype == dtype else _converted(x._tensor, dtype) for x in xs))
+    return made(out, form_of(dtype, weak))
 
 
 def check_ranks(*args: Any) -> None:
@@ -394,7 +459,7 @@ def power(x: Any, y: Any) -> Array:
     """Return powers."""
     base, exponent = as_array(x), as_array(y)
     out = elementwise(fnp.power, base, exponent, counts=True)
-    return out if exponent.weak_type or exponent.dtype.kind not in "biu" else made(out._tensor)
+    return out if exponent.weak_type or exponent.dtype.kind not in "biu" else made(out._tensor, out.strong)
 
 
 def _operator(
@@ -460,7 +525,7 @@ for _name, _unary in (
 
 def _pow(self: Array, other: Any) -> Any:
     if other.__class__ is int and self.dtype.kind != "b":  # a power of integers, also of what is negative
-        return made(self._tensor**other, self.weak_type)
+        return made(self._tensor**other, self.form)
     return power(self, other) if _is_operand(other) else NotImplemented
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compat.jax.arrays import Array, as_array, made
+from fgrad import numpy as fnp
+from fgrad.compat.jax.arrays import SHORT, Array, Form, as_array, form_of, held, made
 from fgrad.compat.jax.trees import tree_map
-from fgrad.compat.jax.types import canonical
+from fgrad.compat.jax.types import BFLOAT16, canonical, kind_of
 
 __all__ = ["CustomVJPPrimal", "ShapeDtypeStruct", "ShapedArray", "SymbolicZero", "typeof"]
 
@@ -59,7 +60,7 @@ class ShapedArray(_Shaped):
 
     def str_short(self, *_: Any, **__: Any) -> str:
         """Return it as programs show it."""
-        kind = "bool" if self.dtype.kind == "b" else f"{self.dtype.kind}{self.dtype.itemsize * 8}"
+        kind = {"b": "bool", "V": "bf16"}.get(self.dtype.kind, f"{self.dtype.kind}{self.dtype.itemsize * 8}")
         return f"{kind}[{','.join(map(str, self.shape))}]"
 
     def __repr__(self) -> str:
@@ -71,7 +72,7 @@ class ShapedArray(_Shaped):
 
     def to_tangent_aval(self) -> ShapedArray:
         """Return the same of its tangents."""
-        return self if self.dtype.kind in "fc" else FLOAT0_ARRAY(self.shape)
+        return self if kind_of(self.dtype) in "fc" else FLOAT0_ARRAY(self.shape)
 
     at_least_vspace = to_tangent_aval
 
@@ -96,6 +97,11 @@ class SymbolicZero:
         return f"{type(self).__name__}({self.aval})"
 
 
+def filled_in(zero: SymbolicZero) -> Array:
+    """Return an array of zeros for what only says that it is zero."""
+    return made(fnp.zeros(zero.shape, held(zero.dtype)), form_of(zero.dtype))
+
+
 class CustomVJPPrimal:
     """An argument of a rule `fwd`, and whether it is differentiated."""
 
@@ -116,6 +122,11 @@ def typeof(x: Any) -> ShapedArray:
     return ShapedArray(found.shape, found.dtype, found.weak_type)
 
 
+def shaped(x: Any, form: Form) -> ShapeDtypeStruct:
+    """Return the shape and dtype of an array of a form, which a Tensor holds."""
+    return ShapeDtypeStruct(x.shape, BFLOAT16 if form is SHORT else x.dtype, weak_type=form is True)
+
+
 def example(tree: Any) -> Any:
     """Return a tree with arrays in the place of what has only a shape and a dtype."""
     return tree_map(_example, tree)
@@ -128,6 +139,7 @@ def _example(x: Any) -> Any:
         and hasattr(x, "dtype")
         and not isinstance(x, np.ndarray | np.generic)
     ):
-        zeros = np.broadcast_to(np.zeros((), canonical(x.dtype)), tuple(x.shape))
-        return made(zeros, bool(getattr(x, "weak_type", False)))
+        dtype = canonical(x.dtype)
+        zeros = np.broadcast_to(np.zeros((), held(dtype)), tuple(x.shape))
+        return made(zeros, form_of(dtype, bool(getattr(x, "weak_type", False))))
     return x

@@ -7,9 +7,8 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import made
-from fgrad.compat.jax.avals import CustomVJPPrimal, SymbolicZero, is_zero, typeof
+from fgrad.compat.jax.arrays import form_of, made
+from fgrad.compat.jax.avals import CustomVJPPrimal, SymbolicZero, filled_in, is_zero, typeof
 from fgrad.compat.jax.transformations import Flat, Function, like, merged, name_of, wraps
 from fgrad.compat.jax.trees import flatten, unflatten
 from fgrad.transforms.calling import is_traced
@@ -60,7 +59,8 @@ class _Application(Rule):
 
     def zero(self, x: Any) -> Any:
         """Return the tangent or cotangent of a value that none came for."""
-        return SymbolicZero(typeof(x)) if self.custom.symbolic else made(fnp.zeros(x.shape, x.dtype))
+        zero = SymbolicZero(typeof(x))
+        return zero if self.custom.symbolic else filled_in(zero)
 
 
 class _VjpApplication(_Application):
@@ -73,18 +73,19 @@ class _VjpApplication(_Application):
             xs = unflatten(self.flat.structure, [CustomVJPPrimal(x, f) for x, f in pairs])
         out, self.residuals = self.custom.fwd(*self.whole(xs))
         outs = self.flat.taken(out)
-        self.outs = [typeof(made(t)) for t in outs]
+        self.outs = [typeof(made(t, form)) for t, form in zip(outs, self.flat.forms, strict=True)]
         return outs
 
     def backward(self, *cts: Any) -> list[Any]:
         """Return the cotangents of the arguments."""
-        given = [self.zero(o) if c is None else made(c) for c, o in zip(cts, self.outs, strict=True)]
+        pairs = zip(cts, self.outs, strict=True)
+        given = [self.zero(o) if c is None else made(c, form_of(o.dtype)) for c, o in pairs]
         found = self.custom.bwd(*self.static, self.residuals, unflatten(self.flat.out, given))
         back: list[Any] = []
         for part, ct in zip(self.flat.structure.children(), found, strict=True):
             back += [None] * part.num_leaves if is_zero(ct) else part.flatten_up_to(ct)
-        pairs = zip(back, self.flat.arrays, strict=True)
-        return [None if is_zero(c) or a.dtype.kind not in "fc" else like(c, a) for c, a in pairs]
+        found = zip(back, self.flat.arrays, strict=True)
+        return [None if is_zero(c) or a._tensor.dtype.kind not in "fc" else like(c, a) for c, a in found]
 
 
 class custom_vjp(_Custom):  # noqa: N801 -- JAX's name
@@ -124,12 +125,12 @@ class _JvpApplication(_Application):
         """Return the tangents of the outputs, None for zero."""
         xs = self.flat.filled(self.values)
         known = iter(given)
-        leaves = zip(flatten(xs)[0], pattern, strict=True)
-        ts = [self.zero(x) if t is None else made(t) for x, f in leaves for t in [next(known) if f else None]]
+        pairs = [(x, next(known) if f else None) for x, f in zip(flatten(xs)[0], pattern, strict=True)]
+        ts = [self.zero(x) if t is None else made(t, x.strong) for x, t in pairs]
         out, tangent = self.custom.rule(*self.static, tuple(xs), tuple(unflatten(self.flat.structure, ts)))
         self.outs = self.flat.taken(out)
-        pairs = zip(self.outs, self.flat.out.flatten_up_to(tangent), strict=True)
-        return [None if is_zero(t) or y.dtype.kind not in "fc" else like(t, y) for y, t in pairs]
+        groups = zip(self.flat.out.flatten_up_to(tangent), self.outs, self.flat.forms, strict=True)
+        return [None if is_zero(t) or y.dtype.kind not in "fc" else like(t, y, form) for t, y, form in groups]
 
     def forward_rule(self) -> Any:
         """Return what forward mode asks."""

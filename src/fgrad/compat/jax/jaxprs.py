@@ -9,8 +9,16 @@ from typing import Any
 
 import fgrad
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import Array, as_array, made
-from fgrad.compat.jax.avals import ShapedArray, ShapeDtypeStruct, SymbolicZero, example, typeof
+from fgrad.compat.jax.arrays import Array, Form, as_array, form_of, made
+from fgrad.compat.jax.avals import (
+    ShapedArray,
+    ShapeDtypeStruct,
+    SymbolicZero,
+    example,
+    filled_in,
+    shaped,
+    typeof,
+)
 from fgrad.compat.jax.transformations import Flat, Function, merged
 from fgrad.compat.jax.trees import flatten, register_pytree_node, unflatten
 from fgrad.core import program as programs
@@ -50,7 +58,7 @@ for _class in (Zero, UndefinedPrimal):
 
 def instantiate_zeros(x: Any) -> Any:
     """Return a tangent, zeros in the place of what only says so."""
-    return made(fnp.zeros(x.aval.shape, x.aval.dtype)) if isinstance(x, SymbolicZero) else x
+    return filled_in(x) if isinstance(x, SymbolicZero) else x
 
 
 def _opened(x: Any) -> Any:
@@ -399,15 +407,16 @@ def _value(x: Any) -> Any:
 
 
 def _viewed(
-    program: programs.Program, outside: Sequence[Tensor], in_weak: Sequence[bool], out_weak: Sequence[bool]
+    program: programs.Program, outside: Sequence[Tensor], in_forms: Sequence[Form], out_forms: Sequence[Form]
 ) -> ClosedJaxpr:
     view = _View(program)
     variables = [view.atom(v) for v in program.inputs]
     taken, invars = variables[: len(outside)], variables[len(outside) :]
     eqns = view.equations(0, len(program.equations))
     outvars = [view.atom(y) for y in program.outputs]
-    for v, weak in [*zip(invars, in_weak, strict=True), *zip(outvars, out_weak, strict=True)]:
-        v.aval = v.aval.update(weak_type=weak)
+    for v, form in [*zip(invars, in_forms, strict=True), *zip(outvars, out_forms, strict=True)]:
+        known = shaped(v.aval, form)
+        v.aval = v.aval.update(dtype=known.dtype, weak_type=known.weak_type)
     constants = [*zip(taken, outside, strict=True), *view.consts.values()]
     jaxpr = Jaxpr([v for v, _ in constants], invars, outvars, eqns)
     return ClosedJaxpr(jaxpr, [_value(x) for _, x in constants])
@@ -431,8 +440,8 @@ def make_jaxpr(
             return fun(*merged(args, static, values[0]), **values[1])
 
         flat = Flat(call, example((given, kwargs)))
-        program, outside = staged(flat, [Aval(a.shape, a.dtype) for a in flat.arrays], greedy=True)
-        closed = _viewed(program, outside, [a.weak_type for a in flat.arrays], flat.weak)
+        program, outside = staged(flat, [Aval(a.shape, a._tensor.dtype) for a in flat.arrays], greedy=True)
+        closed = _viewed(program, outside, [a.form for a in flat.arrays], flat.forms)
         if not return_shape:
             return closed
         shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in closed.out_avals]
@@ -453,7 +462,11 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, **_: Any) -> lis
     for e in jaxpr.eqns:
         out = e.primitive.bind(*map(read, e.invars), **e.params)
         values.update(zip(e.outvars, out if e.primitive.multiple_results else [out], strict=True))
-    return [made(y._tensor, v.aval.weak_type) for v in jaxpr.outvars for y in [as_array(read(v))]]
+    return [
+        made(y._tensor, form_of(v.aval.dtype, v.aval.weak_type))
+        for v in jaxpr.outvars
+        for y in [as_array(read(v))]
+    ]
 
 
 def jaxpr_as_fun(closed: ClosedJaxpr) -> Function:

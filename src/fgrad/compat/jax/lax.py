@@ -13,12 +13,12 @@ import fgrad.lax
 import fgrad.nn
 from fgrad import numpy as fnp
 from fgrad.compat.jax import numpy
-from fgrad.compat.jax.arrays import Array, as_array, elementwise, made
+from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, made
 from fgrad.compat.jax.jaxprs import own_primitive
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.transformations import Flat
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
-from fgrad.compat.jax.types import promoted
+from fgrad.compat.jax.types import CONFIG, promoted
 from fgrad.compat.standins import absent, words
 
 __all__ = ["LINALG", "NAMES"]
@@ -41,6 +41,8 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any, operand: An
     ran = next(f for f in flats if f.out is not None)
     if any(f.out is not None and f.out != ran.out for f in flats):
         raise TypeError("the branches return different containers")
+    if len({tuple(form is SHORT for form in f.forms) for f in flats if f.out is not None}) > 1:
+        raise TypeError("the branches return different dtypes, of which one is bfloat16")
     return ran.results(outs)
 
 
@@ -55,6 +57,7 @@ def scan(
 ) -> tuple[Any, Any]:
     """Return the last carry, and the stacked outputs of `carry, y = f(carry, x)` along `xs`."""
     over, out = _Carry(xs), _Carry(None)
+    count = length if length is not None else over.arrays[0].shape[0] if over.arrays else 0
 
     def run(start: _Carry) -> tuple[Any, Any]:
         out.out = None
@@ -64,10 +67,13 @@ def scan(
             carried = start.kept(new, "scan")
             found, out.out = flatten(y)
             arrays = [as_array(v) for v in found]
-            out.weak = [v.weak_type for v in arrays]
+            out.forms = [v.form for v in arrays]
             return carried, [v._tensor for v in arrays]
 
-        last, ys = fgrad.lax.scan(step, start.tensors, over.tensors, length=length, reverse=reverse)
+        def steps(carry: Any, values: Any) -> Any:
+            return fgrad.lax.scan(step, carry, values, length=length, reverse=reverse)
+
+        last, ys = _compiled_if_long(steps, count)(start.tensors, over.tensors)
         if out.out is None:
             raise NotImplementedError(
                 "fgrad's jax.lax.scan of nothing does not know what the function returns"
@@ -102,6 +108,14 @@ def _carried(x: Array, old: Array) -> Any:
     return x.astype(old.dtype)._tensor
 
 
+LONG = 1000  # steps of a loop that take longer than to compile it
+
+
+def _compiled_if_long(run: Function, steps: int) -> Function:
+    """Return what runs a loop; JAX reads bodies once, so that a compiled one is no other."""
+    return fgrad.jit(run) if steps >= LONG and not CONFIG.jax_disable_jit else run
+
+
 def _begun(old: Array, new: Array) -> Array:
     """Return a weak value as what comes back to it."""
     if not old.weak_type or new.dtype == old.dtype:
@@ -115,7 +129,7 @@ class _Carry(Flat):
 
     def __init__(self, tree: Any) -> None:
         super().__init__(lambda x: x, tree)
-        self.weak = [a.weak_type for a in self.arrays]
+        self.forms = [a.form for a in self.arrays]
 
     def kept(self, tree: Any, what: str) -> list[Any]:
         """Return the Tensors of what a body returned."""
@@ -126,7 +140,7 @@ class _Carry(Flat):
         begun = [_begun(a, x) for a, x in zip(self.arrays, new, strict=True)]
         if any(b.dtype != a.dtype for a, b in zip(self.arrays, begun, strict=True)):
             raise _StrongerError(begun)
-        self.weak = [w and x.weak_type for w, x in zip(self.weak, new, strict=True)]
+        self.forms = [w if w is SHORT else w and x.weak_type for w, x in zip(self.forms, new, strict=True)]
         return [_carried(x, a) for x, a in zip(new, self.arrays, strict=True)]
 
     def last(self, tensors: Any) -> Any:
@@ -153,12 +167,16 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: Any = None) -> Any:
     """Return the value after `val = body_fun(i, val)` for i from `lower` to `upper`."""
     first, end = (as_array(v)._tensor if v.__class__ is Array else v for v in (lower, upper))
+    count = end - first if isinstance(end, int) and isinstance(first, int) else 0
 
     def run(start: _Carry) -> Any:
         def body(i: Any, values: Any) -> Any:
             return start.kept(body_fun(as_array(i).astype(int), start.filled(values)), "fori_loop")
 
-        return start.last(fgrad.lax.fori_loop(first, end, body, start.tensors))
+        def steps(values: Any) -> Any:
+            return fgrad.lax.fori_loop(first, end, body, values)
+
+        return start.last(_compiled_if_long(steps, count)(start.tensors))
 
     return _settled(init_val, run)
 
@@ -175,9 +193,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Array:
 
 def stop_gradient(x: Any) -> Any:
     """Return arrays through which no derivative passes."""
-    return tree_map(
-        lambda v: made(fgrad.stop_gradient(v._tensor), v.weak_type) if v.__class__ is Array else v, x
-    )
+    return tree_map(lambda v: made(fgrad.stop_gradient(v._tensor), v.form) if v.__class__ is Array else v, x)
 
 
 def clamp(min: Any, x: Any, max: Any) -> Array:
@@ -194,11 +210,12 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Array]:
 
 
 def _first(operand: Any, k: int, axis: int, *, descending: bool) -> list[Array]:
-    x = fnp.moveaxis(as_array(operand)._tensor, axis, -1)
+    given = as_array(operand)
+    x = fnp.moveaxis(given._tensor, axis, -1)
     order = fnp.argsort(x, axis=-1, stable=True, descending=descending)[..., :k]
     found = [fnp.take_along_axis(x, order, -1), order]
-    values, places = (made(fnp.moveaxis(v, -1, axis)) for v in found)
-    return [values, places.astype(int)]
+    values, places = (fnp.moveaxis(v, -1, axis) for v in found)
+    return [made(values, given.strong), made(places).astype(int)]
 
 
 def _approximate(descending: bool) -> Function:
@@ -238,7 +255,7 @@ def _start(x: Array, starts: Any, sizes: Sequence[int]) -> list[Any]:
 def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any) -> Array:
     """Return a part of an array, of a size that is known, from a place that need not be."""
     x = as_array(operand)
-    return made(x._tensor[tuple(_start(x, start_indices, slice_sizes))], x.weak_type)
+    return made(x._tensor[tuple(_start(x, start_indices, slice_sizes))], x.form)
 
 
 def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Array:
@@ -252,7 +269,7 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
 def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Array:
     """Return one place along an axis."""
     out = dynamic_slice_in_dim(operand, index, 1, axis)
-    return out if keepdims else made(fnp.squeeze(out._tensor, axis), out.weak_type)
+    return out if keepdims else made(fnp.squeeze(out._tensor, axis), out.form)
 
 
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array:
@@ -272,7 +289,7 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
     """Return a copy of an array with another place along an axis."""
     x, new = as_array(operand), as_array(update)
     if new.ndim != x.ndim:
-        new = made(fnp.expand_dims(new._tensor, axis), new.weak_type)
+        new = made(fnp.expand_dims(new._tensor, axis), new.form)
     return dynamic_update_slice_in_dim(x, new, index, axis)
 
 
@@ -372,13 +389,13 @@ def reduce_window(
     sides = padtype_to_pads(x.shape, spread, steps, padding) if isinstance(padding, str) else padding
     t = fnp.pad(x._tensor, [tuple(map(int, p)) for p in sides], constant_values=init.astype(x.dtype)._tensor)
     counts = [(n - k) // s + 1 for n, k, s in zip(t.shape, spread, steps, strict=True)]
-    total = made(fnp.array(fnp.broadcast_to(init.astype(x.dtype)._tensor, counts)))
+    total = made(fnp.array(fnp.broadcast_to(init.astype(x.dtype)._tensor, counts)), x.strong)
     for place in np.ndindex(*window_dimensions):
         part = [
             slice(i * d, i * d + (c - 1) * s + 1, s)
             for i, d, c, s in zip(place, gaps, counts, steps, strict=True)
         ]
-        total = computation(total, made(t[tuple(part)]))
+        total = computation(total, made(t[tuple(part)], x.strong))
     return total
 
 
@@ -443,9 +460,7 @@ def _collective(name: str) -> Function:
         kwargs = {k: v for k, v in kwargs.items() if v is not None}
         leaves, structure = flatten(x)
         arrays = [as_array(v) for v in leaves]
-        return unflatten(
-            structure, [made(found(a._tensor, axis_name, **kwargs), a.weak_type) for a in arrays]
-        )
+        return unflatten(structure, [made(found(a._tensor, axis_name, **kwargs), a.form) for a in arrays])
 
     function.__name__ = name
     function.__doc__ = f"Return what `fgrad.lax.{name}` does, for each array."
@@ -514,6 +529,10 @@ NAMES: dict[str, Any] = {
     "select": select,
     "stop_gradient": stop_gradient,
     "switch": switch,
+    "reduce_precision": lambda operand, exponent_bits, mantissa_bits: made(
+        fgrad.lax.reduce_precision(as_array(operand)._tensor, exponent_bits, mantissa_bits),
+        as_array(operand).form,
+    ),
     "top_k": top_k,
     "while_loop": while_loop,
 }

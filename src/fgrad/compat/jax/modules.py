@@ -132,7 +132,7 @@ def _kind(name: str) -> type:
 
 def _is_value(x: Any) -> bool:
     return isinstance(x, Array | bool | int | float | complex) or (
-        isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "biufc"
+        isinstance(x, np.ndarray | np.generic) and types.kind_of(x.dtype) in "biufc"
     )
 
 
@@ -152,6 +152,7 @@ _MAIN: dict[str, Any] = {
     "disable_jit": _setting("jax_disable_jit"),
     "enable_x64": _setting("jax_enable_x64"),
     "effects_barrier": lambda: None,
+    "log_compiles": _setting("jax_log_compiles"),
     "numpy_dtype_promotion": _setting("jax_numpy_dtype_promotion"),
     "numpy_rank_promotion": _setting("jax_numpy_rank_promotion"),
     "threefry_partitionable": _setting("jax_threefry_partitionable"),
@@ -268,10 +269,16 @@ MODULES: dict[str, Source] = {
         **absent("jax.extend.linear_util", {"wrap_init": _GRAPH}),
     },
     "jax.flatten_util": lambda: {"ravel_pytree": trees.ravel_pytree},
-    "jax.interpreters": _loaded(*(f"jax.interpreters.{n}" for n in ("ad", "batching", "mlir", "xla"))),
+    "jax.interpreters": _loaded(
+        *(f"jax.interpreters.{n}" for n in ("ad", "batching", "mlir", "partial_eval", "xla"))
+    ),
     "jax.interpreters.ad": lambda: jaxprs.AD,
     "jax.interpreters.batching": lambda: jaxprs.BATCHING,
     "jax.interpreters.mlir": lambda: jaxprs.MLIR,
+    "jax.interpreters.partial_eval": lambda: absent(
+        "jax.interpreters.partial_eval",
+        dict.fromkeys(words("trace_to_jaxpr_nounits trace_to_jaxpr_dynamic"), _GRAPH),
+    ),
     "jax.interpreters.xla": lambda: {"canonicalize_dtype_handlers": {np.ndarray: as_array}},
     "jax.lax": together(lax.NAMES, _loaded("jax.lax.linalg")),
     "jax.lax.linalg": lambda: lax.LINALG,

@@ -12,17 +12,31 @@ import numpy as np
 
 import fgrad
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import Array, as_array, check_ranks, elementwise, made, opened, power
+from fgrad.compat.jax.arrays import (
+    SHORT,
+    Array,
+    Form,
+    as_array,
+    check_ranks,
+    elementwise,
+    form_of,
+    held,
+    made,
+    opened,
+    power,
+)
 from fgrad.compat.jax.types import (
+    BFLOAT16,
     canonical,
     default,
     issubdtype,
+    kind_of,
     promote_types,
     promoted,
     to_inexact,
 )
 from fgrad.compat.standins import words
-from fgrad.core.tensor import Tensor, tensor
+from fgrad.core.tensor import Tensor
 from fgrad.transforms.calling import is_traced
 
 __all__ = ["LINALG", "NAMES"]
@@ -85,9 +99,9 @@ def _elements(name: str, *, inexact: bool) -> Function:
             out.weak_type
             and name not in STRONG
             and (name not in ALL_WEAK or all(as_array(a).weak_type for a in args))
-            and (name not in WEAK_FLOAT or as_array(args[0]).dtype.kind == "f")
+            and (name not in WEAK_FLOAT or kind_of(as_array(args[0]).dtype) == "f")
         )
-        return made(out._tensor, weak)
+        return made(out._tensor, weak or out.strong)
 
     return _named(name, function)
 
@@ -97,7 +111,7 @@ def _of_one(name: str, result: Function) -> Function:
     found = operator.attrgetter(name)(fnp)
 
     def function(a: Any, *args: Any, **kwargs: Any) -> Array:
-        kwargs = {k: opened(v) for k, v in kwargs.items() if not (k == "out" and v is None)}
+        kwargs = {k: opened(v) for k, v in kwargs.items() if not (k in ("out", "where") and v is None)}
         return result(found, as_array(a), [_static(v) for v in args], kwargs)  # type: ignore[no-any-return]
 
     return _named(name, function)
@@ -112,32 +126,30 @@ def _static(x: Any) -> Any:
 
 
 def _moved(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
-    return made(f(x._tensor, *args, **kwargs), x.weak_type)
+    return made(f(x._tensor, *args, **kwargs), x.form)
 
 
 def _kept(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
-    return made(f(x._tensor, *args, **kwargs))
+    return made(f(x._tensor, *args, **kwargs), x.strong)
 
 
 def _summed(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
     dtype = kwargs.pop("dtype", None)
     if dtype is None:
-        dtype = x.dtype if x.dtype.kind in "fc" or x.dtype.itemsize >= 4 else default(int)
+        dtype = x.dtype if kind_of(x.dtype) in "fc" or x.dtype.itemsize >= 4 else default(int)
         if x.dtype.kind == "u" and x.dtype.itemsize < 4:
             dtype = np.dtype(np.uint32)
-    return made(f(x.astype(dtype)._tensor, *args, **kwargs))
+    return _kept(f, x.astype(dtype), args, kwargs)
 
 
 def _cumulated(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
     dtype = kwargs.pop("dtype", None) or (default(int) if x.dtype.kind == "b" else x.dtype)
-    return made(f(x.astype(dtype)._tensor, *args, **kwargs)).astype(dtype)
+    return _kept(f, x.astype(dtype), args, kwargs).astype(dtype)
 
 
 def _averaged(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
     dtype = kwargs.pop("dtype", None)
-    return made(
-        f(x.astype(to_inexact(x.dtype, False)[0] if dtype is None else dtype)._tensor, *args, **kwargs)
-    )
+    return _kept(f, x.astype(to_inexact(x.dtype, False)[0] if dtype is None else dtype), args, kwargs)
 
 
 def _index(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
@@ -159,18 +171,18 @@ def _product(name: str) -> Function:
     return _named(name, function)
 
 
-def _together(xs: Any) -> tuple[list[Any], bool]:
+def _together(xs: Any) -> tuple[list[Any], Form]:
     arrays = [as_array(x) for x in xs]
     dtype, weak = promoted((x.dtype, x.weak_type) for x in arrays)
-    return [x.astype(dtype)._tensor for x in arrays], weak
+    return [x.astype(dtype)._tensor for x in arrays], form_of(dtype, weak)
 
 
 def _joined(name: str) -> Function:
     found = getattr(fnp, name)
 
     def function(arrays: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Array:
-        tensors, weak = _together(arrays)
-        out = made(found(tensors, *map(_static, args), **kwargs), weak)
+        tensors, form = _together(arrays)
+        out = made(found(tensors, *map(_static, args), **kwargs), form)
         return out if dtype is None else out.astype(dtype)
 
     return _named(name, function)
@@ -182,27 +194,27 @@ def _split(name: str) -> Function:
     def function(ary: Any, indices_or_sections: Any, *args: Any, **kwargs: Any) -> list[Array]:
         x = as_array(ary)
         return [
-            made(part, x.weak_type)
-            for part in found(x._tensor, _static(indices_or_sections), *args, **kwargs)
+            made(part, x.form) for part in found(x._tensor, _static(indices_or_sections), *args, **kwargs)
         ]
 
     return _named(name, function)
 
 
-def _opened_alike(args: Sequence[Any]) -> list[Any]:
-    """Return arguments, of which the arrays have one dtype."""
+def _opened_alike(args: Sequence[Any]) -> tuple[list[Any], Form]:
+    """Return arguments, of which the arrays have one dtype, and the form of results that are strong."""
     places = [i for i, a in enumerate(args) if isinstance(a, Array | np.ndarray | float)]
     out = [_static(a) for a in args]
-    for i, t in zip(places, _together([args[i] for i in places])[0] if places else (), strict=True):
+    tensors, form = _together([args[i] for i in places]) if places else ([], False)
+    for i, t in zip(places, tensors, strict=True):
         out[i] = t
-    return out
+    return out, form is not True and form
 
 
-def _wrapped(x: Any) -> Any:
+def _wrapped(x: Any, form: Form) -> Any:
     if isinstance(x, tuple | list):
-        parts = [_wrapped(part) for part in x]
+        parts = [_wrapped(part, form) for part in x]
         return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
-    return made(x) if isinstance(x, Tensor | np.ndarray | np.generic) else x
+    return made(x, form) if isinstance(x, Tensor | np.ndarray | np.generic) else x
 
 
 def _any(name: str) -> Function:
@@ -213,8 +225,12 @@ def _any(name: str) -> Function:
         for key in ("size", "fill_value"):
             if kwargs.pop(key, None) is not None:
                 raise NotImplementedError(f"fgrad's jax.numpy.{name} has no {key}: it runs outside jit")
-        given = {k: _dtype(v) if k == "dtype" else opened(v) for k, v in kwargs.items()}
-        return _wrapped(found(*_opened_alike(args), **given))
+        dtype = canonical(_dtype(kwargs.pop("dtype"))) if "dtype" in kwargs else None
+        if dtype is not None:
+            kwargs["dtype"] = held(dtype)
+        operands, form = _opened_alike(args)
+        out = found(*operands, **{k: opened(v) for k, v in kwargs.items()})
+        return _wrapped(out, form if dtype is None else form_of(dtype))
 
     return _named(name, function)
 
@@ -227,16 +243,16 @@ def array(
 ) -> Array:
     """Return an array of numbers, arrays or lists of them."""
     if dtype is not None and object.__class__ in (bool, int, float, complex):
-        object = np.asarray(object, canonical(_dtype(dtype)))  # it may be too great for the usual dtype
+        object = np.asarray(object, held(canonical(_dtype(dtype))))  # it may be too great for the usual dtype
     if isinstance(object, list | tuple):
         parts = _leaves(object)
         if any(isinstance(p, Array | Tensor) for p in parts):
             made_of: Array = stack([array(p) for p in object])
         else:
             values = np.array(object)
-            if values.dtype.kind not in "biufc":
+            if kind_of(values.dtype) not in "biufc":
                 raise TypeError(f"{object!r} is no array of numbers")
-            made_of = made(tensor(values if parts else values.astype(default(float))))
+            made_of = as_array(values if parts else values.astype(default(float)))
         x = made_of
     else:
         x = as_array(object)
@@ -244,7 +260,7 @@ def array(
         x = x.astype(dtype)
     if x.ndim >= ndmin:
         return x
-    return made(fnp.reshape(x._tensor, (1,) * (ndmin - x.ndim) + x.shape), x.weak_type)
+    return made(fnp.reshape(x._tensor, (1,) * (ndmin - x.ndim) + x.shape), x.form)
 
 
 def _leaves(x: Any) -> list[Any]:
@@ -264,29 +280,33 @@ def _shape(shape: Any) -> tuple[int, ...]:
     )
 
 
+def _filled(value: Function, shape: Shape, dtype: Any, weak: bool = False) -> Array:
+    kind = canonical(float if dtype is None else dtype)
+    return made(value(_shape(shape), held(kind)), form_of(kind, weak))
+
+
 def zeros(shape: Shape, dtype: Any = None, **_: Any) -> Array:
     """Return an array of zeros."""
-    return made(fnp.zeros(_shape(shape), canonical(float if dtype is None else dtype)))
+    return _filled(fnp.zeros, shape, dtype)
 
 
 def ones(shape: Shape, dtype: Any = None, **_: Any) -> Array:
     """Return an array of ones."""
-    return made(fnp.ones(_shape(shape), canonical(float if dtype is None else dtype)))
+    return _filled(fnp.ones, shape, dtype)
 
 
 def full(shape: Shape, fill_value: Any, dtype: Any = None, **_: Any) -> Array:
     """Return an array of one value."""
     x = as_array(fill_value)
-    out = made(fnp.array(fnp.broadcast_to(x._tensor, _shape(shape))), x.weak_type)
+    out = made(fnp.array(fnp.broadcast_to(x._tensor, _shape(shape))), x.form)
     return out if dtype is None else out.astype(dtype)
 
 
 def _like(value: Function) -> Function:
     def function(a: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Array:
         x = a if hasattr(a, "dtype") and hasattr(a, "shape") else as_array(a)
-        kind = canonical(x.dtype if dtype is None else dtype)
         weak = dtype is None and bool(getattr(x, "weak_type", False))
-        return made(value(tuple(x.shape) if shape is None else _shape(shape), kind), weak)
+        return _filled(value, x.shape if shape is None else shape, x.dtype if dtype is None else dtype, weak)
 
     return function
 
@@ -296,7 +316,8 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, **_
     x = a if hasattr(a, "dtype") and hasattr(a, "shape") else as_array(a)
     lengths = tuple(x.shape) if shape is None else _shape(shape)
     weak = dtype is None and bool(getattr(x, "weak_type", False))
-    return made(full(lengths, fill_value, x.dtype if dtype is None else dtype)._tensor, weak)
+    out = full(lengths, fill_value, x.dtype if dtype is None else dtype)
+    return made(out._tensor, weak or out.form)
 
 
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **_: Any) -> Array:
@@ -304,7 +325,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **
     values = [opened(v) for v in (start, stop, step) if v is not None]
     values = [v.numpy()[()] if isinstance(v, Tensor) else v for v in values]
     out = np.arange(*(values if stop is not None or step is None else [0, *values]))
-    return made(tensor(out.astype(canonical(out.dtype if dtype is None else dtype))))
+    return as_array(out).astype(out.dtype if dtype is None else dtype)
 
 
 def linspace(
@@ -312,12 +333,12 @@ def linspace(
 ) -> Array:
     """Return `num` numbers from `start` to `stop`."""
     out = elementwise(lambda a, b: fnp.linspace(a, b, num, endpoint, axis=axis), start, stop, inexact=True)
-    return made(out._tensor) if dtype is None else out.astype(dtype)
+    return made(out._tensor, out.strong) if dtype is None else out.astype(dtype)
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, **_: Any) -> Array:  # noqa: N803 -- NumPy's names
     """Return a matrix with ones on a diagonal."""
-    return made(tensor(np.eye(N, M, k, canonical(float if dtype is None else dtype))))
+    return as_array(np.eye(N, M, k)).astype(float if dtype is None else dtype)
 
 
 def where(condition: Any, x: Any = None, y: Any = None, **kwargs: Any) -> Any:
@@ -372,14 +393,14 @@ def unique(
     order = fnp.argsort(flat, kind="stable")
     ordered = flat[order]
     differs = ordered[1:] != ordered[:-1]
-    if x.dtype.kind in "fc" and kwargs.get("equal_nan", True):
+    if flat.dtype.kind in "fc" and kwargs.get("equal_nan", True):
         differs = fnp.logical_and(differs, fnp.logical_not(fnp.isnan(ordered[1:]) & fnp.isnan(ordered[:-1])))
     starts = fnp.concatenate([fnp.ones(1, bool), differs])
     (first,) = (i._tensor for i in nonzero(starts, size=size, fill_value=flat.shape[0]))
     is_one = first < flat.shape[0]
     fill = ordered[0] if fill_value is None else as_array(fill_value).astype(x.dtype)._tensor
     at = fnp.minimum(first, flat.shape[0] - 1)
-    found = [made(fnp.where(is_one, ordered[at], fill))]
+    found = [made(fnp.where(is_one, ordered[at], fill), x.strong)]
     if return_index:
         found.append(made(fnp.where(is_one, order[at], order[0])).astype(int))
     if return_inverse:
@@ -407,13 +428,15 @@ def take(a: Any, indices: Any, axis: int | None = None, mode: Any = None, **_: A
     return made(
         fnp.take(
             x._tensor, opened(as_array(np.asarray(indices) if isinstance(indices, list) else indices)), axis
-        )
+        ),
+        x.strong,
     )
 
 
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, **_: Any) -> Array:
     """Return elements by an index for each place along an axis."""
-    return made(fnp.take_along_axis(as_array(arr)._tensor, as_array(indices)._tensor, axis))
+    x = as_array(arr)
+    return made(fnp.take_along_axis(x._tensor, as_array(indices)._tensor, axis), x.strong)
 
 
 def einsum(subscripts: str, /, *operands: Any, precision: Any = None, **_: Any) -> Array:
@@ -442,7 +465,7 @@ def round_(a: Any, decimals: int = 0) -> Array:
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Array:
     """Return elements with numbers in the place of NaN and infinity."""
     y = as_array(x)
-    return made(fnp.nan_to_num(y._tensor, nan=nan, posinf=posinf, neginf=neginf))
+    return made(fnp.nan_to_num(y._tensor, nan=nan, posinf=posinf, neginf=neginf), y.strong)
 
 
 def result_type(*args: Any) -> np.dtype[Any]:
@@ -462,18 +485,26 @@ def result_type(*args: Any) -> np.dtype[Any]:
     return promoted(kinds)[0]
 
 
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """Return the shape that arrays of these shapes are broadcast to."""
+    try:
+        return tuple(np.broadcast_shapes(*shapes))
+    except ValueError as error:
+        raise ValueError(f"Incompatible shapes for broadcasting: shapes={list(shapes)}") from error
+
+
 def broadcast_arrays(*args: Any) -> list[Array]:
     """Return arrays broadcast to one shape."""
     arrays = [as_array(x) for x in args]
-    shape = np.broadcast_shapes(*(a.shape for a in arrays))
-    return [made(fnp.broadcast_to(a._tensor, shape), a.weak_type) for a in arrays]
+    shape = broadcast_shapes(*(a.shape for a in arrays))
+    return [made(fnp.broadcast_to(a._tensor, shape), a.form) for a in arrays]
 
 
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: Any = "xy") -> list[Array]:
     """Return the coordinates of the points of a grid."""
     arrays = [as_array(x) for x in xi]
     found = fnp.meshgrid(*(a._tensor for a in arrays), sparse=sparse, indexing=indexing)
-    return [made(f, a.weak_type) for f, a in zip(found, arrays, strict=True)]
+    return [made(f, a.form) for f, a in zip(found, arrays, strict=True)]
 
 
 def vectorize(pyfunc: Function, *, excluded: Any = frozenset(), signature: str | None = None) -> Function:
@@ -518,6 +549,12 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
     return made(fnp.all(same))
 
 
+def finfo(dtype: Any) -> Any:
+    """Return the limits of a dtype of floating-point numbers."""
+    kind = canonical(_dtype(dtype))
+    return import_module("ml_dtypes").finfo(kind) if kind == BFLOAT16 else np.finfo(kind)
+
+
 def argsort(
     a: Any, axis: int | None = -1, *, kind: Any = None, order: Any = None, stable: bool = True,
     descending: bool = False,
@@ -549,12 +586,8 @@ def _dtype(x: Any) -> Any:
 
 
 def bfloat16() -> dict[str, Any]:
-    """Return the dtype, where the package that has it is installed; there are no arrays of it."""
-    try:
-        found = import_module("ml_dtypes")
-    except ImportError:
-        return {}
-    return {"bfloat16": Scalar(found.bfloat16)}
+    """Return the dtype, where the package that has it is installed."""
+    return {} if BFLOAT16.fields else {"bfloat16": Scalar(BFLOAT16)}
 
 
 class Scalar:
@@ -584,14 +617,16 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
     y = as_array(x)
     y = y.astype(to_inexact(y.dtype, weak=False)[0])
     if ord is None and axis is None and not keepdims:
-        return made(fnp.sqrt(fnp.sum(fnp.real(y._tensor * fnp.conj(y._tensor)))))
-    return made(fnp.linalg.norm(y._tensor, ord, axis, keepdims))
+        return made(fnp.sqrt(fnp.sum(fnp.real(y._tensor * fnp.conj(y._tensor)))), y.strong)
+    return made(fnp.linalg.norm(y._tensor, ord, axis, keepdims), y.strong)
 
 
 def _linear(name: str, module: Any = fnp.linalg) -> Function:
     def function(*args: Any, **kwargs: Any) -> Any:
         arrays = [a for a in args if isinstance(a, Array | np.ndarray)]
-        tensors, _ = _together(arrays)
+        tensors, form = _together(arrays)
+        if form is SHORT:
+            raise NotImplementedError(f"jax.numpy.linalg.{name} of bfloat16: JAX has it of float32 at least")
         tensors = [t if t.dtype.kind in "fc" else t.astype(default(float)) for t in tensors]
         it = iter(tensors)
         found = getattr(module if module is fnp.linalg else fgrad.scipy.linalg, name)
@@ -634,8 +669,8 @@ FFT: dict[str, Any] = {
     name: _transform(name)
     for name in words("fft fft2 fftn hfft ifft ifft2 ifftn ihfft irfft irfft2 irfftn rfft rfft2 rfftn")
 } | {
-    "fftfreq": lambda n, d=1.0, *, dtype=None: made(tensor(np.fft.fftfreq(n, d).astype(default(float)))),
-    "rfftfreq": lambda n, d=1.0, *, dtype=None: made(tensor(np.fft.rfftfreq(n, d).astype(default(float)))),
+    "fftfreq": lambda n, d=1.0, *, dtype=None: as_array(np.fft.fftfreq(n, d)).astype(float),
+    "rfftfreq": lambda n, d=1.0, *, dtype=None: as_array(np.fft.rfftfreq(n, d)).astype(float),
     "fftshift": _of_one("fft.fftshift", _moved),
     "ifftshift": _of_one("fft.ifftshift", _moved),
 }
@@ -709,7 +744,7 @@ NAMES: dict[str, Any] = {
     "roots": roots,
     "round": round_,
     "take": take,
-    "finfo": lambda d: np.finfo(canonical(_dtype(d))),
+    "finfo": finfo,
     "iinfo": lambda d: np.iinfo(canonical(_dtype(d))),
     "take_along_axis": take_along_axis,
     "where": where,
@@ -717,7 +752,7 @@ NAMES: dict[str, Any] = {
     "zeros_like": _like(fnp.zeros),
     "vectorize": vectorize,
     "meshgrid": meshgrid,
-    "broadcast_shapes": np.broadcast_shapes,
+    "broadcast_shapes": broadcast_shapes,
     "broadcast_arrays": broadcast_arrays,
     "copy": lambda a, order=None: as_array(a),
 }

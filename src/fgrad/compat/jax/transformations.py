@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
@@ -11,12 +12,13 @@ import numpy as np
 
 import fgrad
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import Array, as_array, made
-from fgrad.compat.jax.avals import FLOAT0, ShapeDtypeStruct, example, is_zero
+from fgrad.compat.jax.arrays import SHORT, Array, Form, as_array, held, made
+from fgrad.compat.jax.avals import FLOAT0, example, is_zero, shaped
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
-from fgrad.compat.jax.types import CONFIG
+from fgrad.compat.jax.types import BFLOAT16, CONFIG
 from fgrad.core.aval import Aval
 from fgrad.core.program import aval_out
+from fgrad.transforms.calling import is_traced
 from fgrad.transforms.stage import staged
 
 __all__ = [
@@ -48,9 +50,9 @@ class Flat:
         self.fun, self.has_aux = fun, has_aux
         self.leaves, self.structure = flatten(tree)
         self.arrays = [as_array(x) for x in self.leaves]
-        self.real = [i for i, a in enumerate(self.arrays) if a.dtype.kind in "fc"]
+        self.real = [i for i, a in enumerate(self.arrays) if a._tensor.dtype.kind in "fc"]
         self.out: Any = None
-        self.weak: list[Any] = []  # None where there are no values, but float0
+        self.forms: list[Form] = []  # of results; None where there are no values, but float0
 
     @property
     def tensors(self) -> list[Any]:
@@ -60,7 +62,7 @@ class Flat:
     def filled(self, tensors: Iterable[Any]) -> Any:
         """Return the tree with these Tensors in it."""
         pairs = zip(tensors, self.arrays, strict=True)
-        return unflatten(self.structure, [made(t, a.weak_type) for t, a in pairs])
+        return unflatten(self.structure, [made(t, a.form) for t, a in pairs])
 
     def __call__(self, *tensors: Any) -> list[Any]:
         out = self.fun(self.filled(tensors))
@@ -83,19 +85,19 @@ class Flat:
         leaves, self.out = flatten(tree)
         arrays = [as_array(x) for x in leaves]
         pairs = zip(leaves, arrays, strict=True)
-        self.weak = [None if getattr(x, "dtype", None) == FLOAT0 else a.weak_type for x, a in pairs]
+        self.forms = [None if getattr(x, "dtype", None) == FLOAT0 else a.form for x, a in pairs]
         return [a._tensor for a in arrays]
 
     def results(self, tensors: Iterable[Any]) -> Any:
         """Return results in the containers of those of the last call."""
-        pairs = zip(tensors, self.weak, strict=True)
+        pairs = zip(tensors, self.forms, strict=True)
         return unflatten(self.out, [np.zeros(t.shape, FLOAT0) if w is None else made(t, w) for t, w in pairs])
 
     def cotangents(self, back: Iterable[Any]) -> Any:
         """Return the tree of the cotangents of the arguments, from those of floating-point numbers."""
         every: list[Any] = [np.zeros(a.shape, FLOAT0) for a in self.arrays]
         for i, b in zip(self.real, back, strict=True):
-            every[i] = made(b, self.arrays[i].weak_type)
+            every[i] = made(b, self.arrays[i].form)
         return unflatten(self.structure, every)
 
     def with_aux(self, *results: Any, aux: Any) -> tuple[Any, ...]:
@@ -142,7 +144,7 @@ def _of(fun: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: Any
 
 def _checked(flat: Flat, what: str, *, allow_int: bool = False) -> None:
     for a in flat.arrays:
-        if a.dtype.kind not in "fc" and not allow_int:
+        if a._tensor.dtype.kind not in "fc" and not allow_int:
             raise TypeError(
                 f"{what} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
                 f"np.inexact), but got {a.dtype.name}."
@@ -204,7 +206,7 @@ class _Kept:
     def filled(self, tensors: Iterable[Any]) -> Any:
         leaves = list(self.leaves)
         for i, t in zip(self.places, tensors, strict=True):
-            leaves[i] = made(t, leaves[i].weak_type)
+            leaves[i] = made(t, leaves[i].form)
         return unflatten(self.structure, leaves)
 
 
@@ -236,23 +238,24 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
         leaves, structure = flatten(ct)
         if structure != flat.out:
             raise ValueError(f"the cotangent has the structure {structure}, but the output has {flat.out}")
-        cts = [like(c, o) for c, o in zip(leaves, outs, strict=True)]
+        cts = [like(*group) for group in zip(leaves, outs, flat.forms, strict=True)]
         return tuple(flat.cotangents(pullback(cts)))
 
     return flat.with_aux(out, pulled, aux=aux)
 
 
-def like(ct: Any, out: Any) -> Any:
+def like(ct: Any, out: Any, form: Form = False) -> Any:
     """Return the cotangent or tangent of a value, of its dtype."""
+    dtype = BFLOAT16 if form is SHORT else out.dtype
     if is_zero(ct):
-        return fnp.zeros(out.shape, out.dtype)
+        return fnp.zeros(out.shape, held(dtype))
     x = as_array(ct)
-    if x.shape != out.shape or (x.dtype != out.dtype and not x.weak_type):
+    if x.shape != out.shape or (x.dtype != dtype and not x.weak_type):
         raise TypeError(
             f"a tangent or cotangent of dtype {x.dtype} and shape {x.shape} does not belong to a value of "
-            f"dtype {out.dtype} and shape {out.shape}"
+            f"dtype {dtype} and shape {out.shape}"
         )
-    return x.astype(out.dtype)._tensor
+    return x.astype(dtype)._tensor
 
 
 # ---- tangents
@@ -264,7 +267,7 @@ def _along(flat: Flat, tangents: Any) -> list[Any]:
     if structure != flat.structure:
         raise TypeError(f"primals have the structure {flat.structure}, tangents {structure}")
     for t, a in zip(leaves, flat.arrays, strict=True):
-        if a.dtype.kind not in "fc" and getattr(t, "dtype", None) != FLOAT0:
+        if a._tensor.dtype.kind not in "fc" and getattr(t, "dtype", None) != FLOAT0:
             raise TypeError(
                 f"the tangent of a primal of dtype {a.dtype} has the dtype float0, not that of {t!r}"
             )
@@ -272,8 +275,11 @@ def _along(flat: Flat, tangents: Any) -> list[Any]:
 
 
 def _tangents(flat: Flat, outs: Any, found: Any) -> Any:
-    pairs = zip(outs, found, strict=True)
-    tangents = [made(t) if y.dtype.kind in "fc" else np.zeros(y.shape, FLOAT0) for y, t in pairs]
+    groups = zip(outs, found, flat.forms, strict=True)
+    tangents = [
+        made(t, form is not True and form) if y.dtype.kind in "fc" else np.zeros(y.shape, FLOAT0)
+        for y, t, form in groups
+    ]
     return unflatten(flat.out, tangents)
 
 
@@ -321,7 +327,8 @@ def _jacobian(transformation: Any, what: str) -> Function:
             )
 
             def of_row(row: Any) -> Any:
-                tree = unflatten(flat.structure, [made(b) for b in row])
+                blocks = zip(row, flat.arrays, strict=True)
+                tree = unflatten(flat.structure, [made(b, a.strong) for b, a in blocks])
                 return tree[0] if isinstance(argnums, int) else tuple(tree)
 
             jacobian = unflatten(flat.out, map(of_row, rows))
@@ -384,7 +391,7 @@ def vmap(
             split, tuple(places[i] for i in chosen), (0, None), axis_name=axis_name, axis_size=axis_size
         )
         stacked, shared = map(iter, each(*flat.tensors))
-        moved = _prefix(out_axes, unflatten(flat.out, flat.weak))
+        moved = _prefix(out_axes, unflatten(flat.out, flat.forms))
         return flat.results([next(shared) if k is None else fnp.moveaxis(next(stacked), 0, k) for k in moved])
 
     return mapped
@@ -419,8 +426,15 @@ class Jitted:
         key, flat = self._signature(args, kwargs)
         if key not in self.programs:
             self.programs[key] = (fgrad.jit(flat), flat)
+            if CONFIG.jax_log_compiles:
+                logging.getLogger("jax").warning(
+                    "Finished tracing and compilation of jit(%s)", name_of(self.fun)
+                )
         program, first = self.programs[key]
-        return first.results(program(*flat.tensors))
+        values = flat.tensors
+        if not any(map(is_traced, values)):
+            values = [t.numpy() for t in values]  # which take the shortest way
+        return first.results(program(*values))
 
     def _signature(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Flat]:
         places = {i % len(args) for i in self.statics if -len(args) <= i < len(args)}
@@ -501,9 +515,11 @@ def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
     """Return the shapes and dtypes of `fun(*args, **kwargs)`, computing nothing."""
     given = example((args, kwargs))
     flat = Flat(lambda values: example(fun(*values[0], **values[1])), given)
-    program, _ = staged(flat, [Aval(a.shape, a.dtype) for a in flat.arrays], greedy=True, undrawn=True)
-    pairs = zip(map(aval_out, program.outputs), flat.weak, strict=True)
-    return unflatten(flat.out, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=bool(w)) for a, w in pairs])
+    program, _ = staged(
+        flat, [Aval(a.shape, a._tensor.dtype) for a in flat.arrays], greedy=True, undrawn=True
+    )
+    pairs = zip(map(aval_out, program.outputs), flat.forms, strict=True)
+    return unflatten(flat.out, [shaped(a, form) for a, form in pairs])
 
 
 def checkpoint(

@@ -12,7 +12,7 @@ import numpy as np
 import optree
 
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import Array, as_array, made
+from fgrad.compat.jax.arrays import Array, as_array, form_of, made
 from fgrad.compat.jax.types import promoted
 
 __all__ = ["TREE", "TREE_UTIL", "flatten", "ravel_pytree", "unflatten"]
@@ -78,8 +78,9 @@ def _reduce_associative(
     return identity
 
 
-def _transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: Any) -> Any:
-    parts = outer.flatten_up_to(tree)
+def _transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any) -> Any:
+    outer, inner = outer_treedef, inner_treedef
+    parts = outer.flatten_up_to(pytree_to_transpose)
     if inner is None:
         inner = _structure(parts[0])
     columns = zip(*(inner.flatten_up_to(p) for p in parts), strict=True)
@@ -277,7 +278,7 @@ def ravel_pytree(tree: Any) -> tuple[Array, Callable[[Any], Any]]:
             at += x.size
         return unflatten(structure, parts)
 
-    return made(flat), back
+    return made(flat, form_of(dtype)), back
 
 
 TREE: dict[str, Any] = {

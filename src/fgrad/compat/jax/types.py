@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,30 @@ import numpy as np
 from fgrad.compat.jax.errors import TypePromotionError
 from fgrad.random import threefry
 
-__all__ = ["CONFIG", "Config", "canonical", "default", "issubdtype", "promote_types", "to_inexact"]
+__all__ = [
+    "BFLOAT16",
+    "CONFIG",
+    "Config",
+    "canonical",
+    "default",
+    "issubdtype",
+    "promote_types",
+    "to_inexact",
+]
 
 DType = np.dtype[Any]
+
+
+def _bfloat16() -> DType:
+    """Return the dtype, where the package that has it is installed, or one that no array has."""
+    try:
+        found: DType = np.dtype(import_module("ml_dtypes").bfloat16)
+    except ImportError:
+        return np.dtype([("bfloat16", np.void, 2)])
+    return found
+
+
+BFLOAT16 = _bfloat16()
 
 
 class Config:
@@ -22,6 +44,7 @@ class Config:
     jax_enable_x64 = False
     jax_disable_jit = False
     jax_debug_nans = False
+    jax_log_compiles = False
     jax_check_tracer_leaks = False
     jax_default_matmul_precision = None
     jax_default_prng_impl = "threefry2x32"
@@ -95,9 +118,12 @@ _KINDS: dict[type, str] = {bool: "bool", int: "int64", float: "float64", complex
 def canonical(dtype: Any) -> DType:
     """Return a dtype, with 32 bits in the place of 64 unless these are enabled."""
     found: DType = np.dtype(_KINDS.get(dtype, dtype))
-    if found.name == "bfloat16":
-        raise NotImplementedError("fgrad computes with no bfloat16: float16 and float32 are near it")
     return found if CONFIG.jax_enable_x64 else _NARROW.get(found, found)
+
+
+def kind_of(dtype: DType) -> str:
+    """Return the letter for the kind of a dtype, of which NumPy knows none for bfloat16."""
+    return "f" if dtype == BFLOAT16 else dtype.kind
 
 
 def default(kind: type) -> DType:
@@ -114,7 +140,8 @@ _ABOVE: dict[str, tuple[str, ...]] = {
     "uint64": ("weak float",),
     **{f"int{n}": (f"int{2 * n}",) for n in (8, 16, 32)},
     "int64": ("weak float",),
-    "weak float": ("float16", "weak complex"),
+    "weak float": ("bfloat16", "float16", "weak complex"),
+    "bfloat16": ("float32",),
     "float16": ("float32",),
     "float32": ("float64", "complex64"),
     "float64": ("complex128",),
@@ -155,7 +182,7 @@ def promoted(kinds: Iterable[tuple[DType, bool]]) -> tuple[DType, bool]:
         return given.pop()
     if CONFIG.jax_numpy_dtype_promotion == "strict":
         strong = [dtype for dtype, weak in given if not weak]
-        least = min([_RANK.find(dtype.kind.replace("u", "i")) for dtype in strong], default=2)
+        least = min([_RANK.find(kind_of(dtype).replace("u", "i")) for dtype in strong], default=2)
         if len(strong) > 1 or any(weak and _RANK.find(dtype.kind) > least for dtype, weak in given):
             raise TypePromotionError(f"strict promotion has no common dtype of {sorted(map(str, given))}")
     node = _least(frozenset(_node(*kind) for kind in given))
@@ -171,11 +198,15 @@ def promote_types(a: Any, b: Any) -> DType:
 
 def to_inexact(dtype: DType, weak: bool) -> tuple[DType, bool]:
     """Return the dtype in which functions of real numbers compute what integers are given."""
-    return (dtype, weak) if dtype.kind in "fc" else (default(float), weak)
+    return (dtype, weak) if kind_of(dtype) in "fc" else (default(float), weak)
 
 
 def issubdtype(a: Any, b: Any) -> bool:
     """Return whether a dtype is of a kind."""
-    return bool(
-        np.issubdtype(*(t.dtype if isinstance(getattr(t, "dtype", None), np.dtype) else t for t in (a, b)))
-    )
+    given, kind = (t.dtype if isinstance(getattr(t, "dtype", None), np.dtype) else t for t in (a, b))
+    if given in (BFLOAT16, BFLOAT16.type, "bfloat16") and kind in _FLOATING:
+        return True
+    return bool(np.issubdtype(given, kind))
+
+
+_FLOATING = (np.floating, np.inexact, np.number)
