@@ -238,6 +238,14 @@ def lgamma(x, method="sequential"):
 calls = []
 
 
+def test_complex_numbers_are_computed_by_compiled_callbacks_too():
+    z = V * (1 + 2j)
+    turned = lambda z: fg.pure_callback(lambda z: (1j * z, z.real), (z, V), z)
+    for f in (turned, fg.jit(turned)):
+        for found, expected in zip(f(z), (1j * z, V), strict=True):
+            close(found, expected)
+
+
 def test_values():
     x = np.array([0.5, 3.0])
     expected = [math.lgamma(v) for v in x]

@@ -28,8 +28,8 @@ def launched(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     """Return the call of an entry that an equation is; None where Python calls the kernel."""
     params = equation.params
     program: Program = params["kernel"]
-    if "avals" in params:  # of complex numbers, which are pairs here
-        operands, results = params["avals"]
+    if "complex_avals" in params:  # of complex numbers, which are pairs here
+        operands, results = params["complex_avals"]
     else:
         operands = tuple(map(aval_out, equation.args))
         results = tuple(v.aval for v in equation.outs)

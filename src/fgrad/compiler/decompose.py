@@ -197,7 +197,7 @@ class Writer(Operations):
             operands.append(x)
             given.append(Aval(result.shape if is_spread else aval.shape, d))
         if e.name == ON_PAIRS:
-            params = e.params | {"avals": (tuple(given), e.params["avals"][1])}
+            params = e.params | {"complex_avals": (tuple(given), e.params["complex_avals"][1])}
         return Equation(e.name, tuple(operands), params, e.outs, e.line)
 
     def is_whole(self, x: Any) -> bool:

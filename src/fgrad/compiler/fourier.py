@@ -49,7 +49,7 @@ def _factor(norm: str | None, n: int, *, forward: bool) -> float:
 def _called(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     """Return the transform that an equation is, of pairs."""
     params = equation.params
-    (given, *_), (made, *_) = params["avals"]
+    (given, *_), (made, *_) = params["complex_avals"]
     x, out = equation.args[0], equation.outs[0]
     if params["of"] not in TRANSFORMS or not isinstance(x, Var) or 0 in (*given.shape, *made.shape):
         return None

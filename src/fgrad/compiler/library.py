@@ -104,7 +104,7 @@ def applied_by(equation: Equation) -> Applied:
     params = dict(equation.params)
     if equation.name != ON_PAIRS:
         return Applied(equation.name, tuple(map(aval_out, equation.args)), equation.outs[0].aval, params)
-    operands, results = params.pop("avals")
+    operands, results = params.pop("complex_avals")
     return Applied(params.pop("of"), operands, results[0], params)
 
 

@@ -150,14 +150,14 @@ def _qr(w: Writer, args: Any, avals: Any, results: Any, params: dict[str, Any]) 
     return made[0], w.where(w.array(kept[..., None] if pair else kept), upper, 0.0)
 
 
-def _of_pairs(w: Writer, *args: Any, of: str, avals: Any, **params: Any) -> Any:
+def _of_pairs(w: Writer, *args: Any, of: str, complex_avals: Any, **params: Any) -> Any:
     """Let a loop compute what a primitive does with complex numbers."""
     rule = PAIRED.get(of)
     if rule is None or not all(isinstance(a, Var) for a in args):
         return None
     known = dict(w.constants.values())
     args = tuple([w.array(as_pairs(known[a])) if is_pair(a.aval) else a for a in args])
-    given, results = avals
+    given, results = complex_avals
     return rule(w, args, given, results, params)
 
 

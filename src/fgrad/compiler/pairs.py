@@ -201,7 +201,7 @@ class _Writer(Operations):
                 self.known[v] = _Complex(v.aval, pairs=self.variable(pair_of(v.aval)))
             outs.append(self.known[v].pairs if v in self.known else v)
         avals = tuple(map(aval_out, e.args)), tuple(v.aval for v in e.outs)
-        params = {**e.params, "of": e.name, "avals": avals}
+        params = {**e.params, "of": e.name, "complex_avals": avals}
         self.equations.append(Equation(ON_PAIRS, tuple(args), params, tuple(outs), e.line))
 
     def whole_number(self, x: Any, dtype: np.dtype[Any]) -> Any:
@@ -469,12 +469,12 @@ TRAITS = {CHOOSES: _choose, CASTS: _cast, CONTRACTION: _contract, AVERAGES: _mea
 # ---- both parts side by side ----------------------------------------------------------------------
 
 
-def _run_on_pairs(*args: Any, of: str, avals: tuple[Any, Any], **params: Any) -> Any:
-    values = [_as_numbers(x, a) for x, a in zip(args, avals[0], strict=True)]
+def _run_on_pairs(*args: Any, of: str, complex_avals: tuple[Any, Any], **params: Any) -> Any:
+    values = [_as_numbers(x, a) for x, a in zip(args, complex_avals[0], strict=True)]
     primitive = PRIMITIVES[of]
     made = applied(primitive, values, params)
     found = [getattr(y, "_value", y) for y in (made if primitive.many else (made,))]
-    return tuple([as_pairs(y) if is_pair(a) else y for y, a in zip(found, avals[1], strict=True)])
+    return tuple([as_pairs(y) if is_pair(a) else y for y, a in zip(found, complex_avals[1], strict=True)])
 
 
 def _as_numbers(x: Any, aval: Aval) -> Any:
@@ -488,8 +488,8 @@ def as_staged(e: Equation) -> Equation:
     """Return an equation as it was staged, with complex arrays for pairs."""
     if e.name != ON_PAIRS:
         return e
-    params = {k: v for k, v in e.params.items() if k not in {"of", "avals"}}
-    outs = [Var(aval, v.name) for v, aval in zip(e.outs, e.params["avals"][1], strict=True)]
+    params = {k: v for k, v in e.params.items() if k not in {"of", "complex_avals"}}
+    outs = [Var(aval, v.name) for v, aval in zip(e.outs, e.params["complex_avals"][1], strict=True)]
     return Equation(e.params["of"], e.args, params, tuple(outs), e.line)
 
 
@@ -510,7 +510,7 @@ declare(
     ON_PAIRS,
     run=_run_on_pairs,
     vjp=flat,
-    shape=lambda *_, avals, **__: tuple([pair_of(a) if is_pair(a) else a for a in avals[1]]),
+    shape=lambda *_, complex_avals, **__: tuple([pair_of(a) if is_pair(a) else a for a in complex_avals[1]]),
     effect=_effect,
     many=True,
     traits={NOT_FOLDED},

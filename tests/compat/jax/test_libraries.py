@@ -223,6 +223,12 @@ def test_the_first_argument_may_be_static():
     assert len(double(3, X)) == 3
 
 
+def test_factors_say_which_triangle_by_a_truth_value():
+    factor, lower = jax.scipy.linalg.cho_factor(jnp.array([[4.0, 2.0], [2.0, 5.0]]), lower=True)
+    assert lower is True
+    close(np.tril(factor), [[2, 0], [1, 2]])
+
+
 # ---- one device
 
 

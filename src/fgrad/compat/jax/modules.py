@@ -210,7 +210,10 @@ MODULES: dict[str, Source] = {
     ),
     "jax._src.ad_util": lambda: jaxprs.AD | {"stop_gradient_p": lax.NAMES["stop_gradient_p"]},
     "jax._src.dispatch": lambda: {"wait_for_tokens": lambda: None},
-    "jax._src.dtypes": lambda: {"TypePromotionError": errors.TypePromotionError},
+    "jax._src.dtypes": lambda: {
+        "TypePromotionError": errors.TypePromotionError,
+        "to_complex_dtype": lambda dtype: types.canonical(np.result_type(dtype, np.complex64)),
+    },
     "jax._src.compiler": lambda: absent("jax._src.compiler", {"backend_compile_and_load": _GRAPH}),
     "jax._src.public_test_util": lambda: _public(test_util),
     "jax._src.traceback_util": lambda: {

@@ -634,8 +634,7 @@ def _linear(name: str, module: Any = fnp.linalg) -> Function:
         out = found(*given, **{k: opened(v) for k, v in kwargs.items()})
         if not isinstance(out, tuple):
             return made(out)
-        parts = [made(part) for part in out]
-        return type(out)(*parts) if hasattr(out, "_fields") else tuple(parts)
+        return _wrapped(out)
 
     return _named(name, function)
 
