@@ -634,7 +634,7 @@ def _linear(name: str, module: Any = fnp.linalg) -> Function:
         out = found(*given, **{k: opened(v) for k, v in kwargs.items()})
         if not isinstance(out, tuple):
             return made(out)
-        return _wrapped(out)
+        return _wrapped(out, form=False)
 
     return _named(name, function)
 
