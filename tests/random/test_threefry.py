@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fgrad as fg
+import fgrad.scipy.special
 from fgrad.compat.jax import random  # JAX's name for it
 
 KEY = random.PRNGKey(42)
@@ -91,6 +92,26 @@ ROUNDED = {
         ),
         [[0.95997125, 2.42695475], [1.41818714, 2.24817586]],
     ),
+    "gamma": (
+        lambda: random.gamma(KEY, np.float32([0.1, 0.5, 1.0, 3.0])),
+        [0.010568515, 0.50632739, 2.007246, 1.9913787],
+    ),
+    "loggamma": (
+        lambda: random.loggamma(KEY, np.float32([1e-3, 0.5, 1.0, 30.0])),
+        [-537.9234, -0.68057168, 0.69676375, 3.3054218],
+    ),
+    "beta": (lambda: random.beta(KEY, 2.0, 0.3, (4,)), [0.9907968, 0.99999797, 0.95946968, 0.99924195]),
+    "dirichlet": (
+        lambda: random.dirichlet(KEY, np.float32([0.2, 1.0, 3.0]), (2,)),
+        [[0.031146418, 0.061808199, 0.90704542], [0.00013737963, 0.10519808, 0.89466453]],
+    ),
+    "chisquare": (lambda: random.chisquare(KEY, 3.0, (3,)), [5.8707142, 1.397851, 5.5594234]),
+    "f": (lambda: random.f(KEY, 3.0, 5.0, (3,)), [0.72836351, 0.35692549, 0.23560737]),
+    "t": (lambda: random.t(KEY, 3.0, (3,)), [0.089874782, -1.7357467, 2.3520191]),
+    "generalized_normal": (
+        lambda: random.generalized_normal(KEY, 1.5, (3,)),
+        [-0.87823755, -0.20616245, 1.160471],
+    ),
     "orthogonal": (lambda: random.orthogonal(KEY, 2), [[-0.09528422, 0.99545008], [0.99545008, 0.09528429]]),
 }
 
@@ -131,6 +152,7 @@ def test_mapped_and_compiled():
         lambda k: random.randint(k, (5,), 0, 100),
         lambda k: random.permutation(k, 10),
         lambda k: random.split(random.fold_in(k, 3)),
+        lambda k: random.gamma(k, 0.5, (5,)) > 0.3,
     ):
         expected = np.stack([draw(k) for k in keys])
         assert np.array_equal(fg.vmap(draw)(keys), expected)
@@ -150,6 +172,23 @@ def test_derivatives_in_parameters():
         np.testing.assert_allclose(fg.grad(draw)(0.5), difference, rtol=1e-6)
 
 
+def test_derivatives_of_gamma_variables_keep_their_probability():
+    for a in (0.7, 4.0):
+        for draw, inverse in ((random.gamma, lambda x: x), (random.loggamma, np.exp)):
+            x = draw(KEY, a, dtype=np.float64)
+            slope = fg.jit(fg.grad(lambda a, draw=draw: draw(KEY, a, dtype=np.float64)))(a)
+            probability = fg.scipy.special.gammainc(a, inverse(x))
+            h = 1e-6
+            difference = (
+                fg.scipy.special.gammainc(a + h, inverse(x + h * slope))
+                - fg.scipy.special.gammainc(a - h, inverse(x - h * slope))
+            ) / (2 * h)
+            np.testing.assert_allclose(difference, 0, atol=1e-6 * probability)
+    assert random.gamma(KEY, np.ones((0, 2))).shape == (0, 2)
+    with pytest.raises(ValueError, match="at least one axis"):
+        random.dirichlet(KEY, 1.0)
+
+
 def test_what_is_refused():
     with pytest.raises(TypeError, match=r"a key is two words.*use vmap"):
         random.normal(random.split(KEY))
@@ -163,8 +202,10 @@ def test_what_is_refused():
         random.choice(KEY, 3, (4,), False)
     with pytest.raises(NotImplementedError, match="by threefry2x32, not by 'rbg'"):
         random.PRNGKey(0, impl="rbg")
-    with pytest.raises(NotImplementedError, match=r"compat\.jax\.random\.gamma: fgrad\.random\.gamma draws"):
-        random.gamma(KEY, 2.0)
+    with pytest.raises(
+        NotImplementedError, match=r"compat\.jax\.random\.poisson: fgrad\.random\.poisson draws"
+    ):
+        random.poisson(KEY, 2.0)
     with pytest.raises(NotImplementedError, match="mode='high' comes nearest"):
         random.gumbel(KEY, mode="highest")
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):

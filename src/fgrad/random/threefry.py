@@ -20,21 +20,29 @@ from fgrad import numpy as fnp
 from fgrad.core.tensor import Tensor, bind
 from fgrad.ops.linear import convert
 from fgrad.random.keys import is_key
+from fgrad.transforms.vmap import vmap
 
 __all__ = [
     "PRNGKey",
     "bernoulli",
+    "beta",
     "bits",
     "categorical",
     "cauchy",
+    "chisquare",
     "choice",
+    "dirichlet",
     "exponential",
+    "f",
     "fold_in",
+    "gamma",
+    "generalized_normal",
     "geometric",
     "gumbel",
     "key",
     "key_data",
     "laplace",
+    "loggamma",
     "logistic",
     "lognormal",
     "maxwell",
@@ -47,6 +55,7 @@ __all__ = [
     "randint",
     "rayleigh",
     "split",
+    "t",
     "triangular",
     "truncated_normal",
     "uniform",
@@ -582,6 +591,120 @@ def wald(key: Any, mean: Any, shape: Shape | None = None, dtype: Any = None) -> 
     m, y, z = _real(mean, kind), normal(first, shape, kind) ** 2, uniform(second, shape, kind)
     x = m + m**2 * y / 2 - m / 2 * fnp.sqrt(4 * m * y + m**2 * y**2)
     return fnp.where(z <= m / (m + x), x, m**2 / x)
+
+
+# ---- gamma variables, and what is made of them
+
+
+def _gamma_parts(key: Any, a: Any) -> tuple[Any, Any, Any]:
+    """Return logarithms of gamma variables of shapes of at least 1, and uniform numbers for lesser shapes.
+
+    A variable of shape a < 1 is one of shape a + 1 times u**(1/a).
+
+    Source:
+        Marsaglia & Tsang (2000), A simple method for generating gamma variables; Stuart (1962).
+    """
+    kind = a.dtype.type
+    d = fnp.where(a >= 1, a, a + kind(1)) - kind(1 / 3)
+    c = kind(1 / 3) / fnp.sqrt(d)
+
+    while_loop = import_module("fgrad.lax.loops").while_loop  # late: most of what is drawn needs no loop
+
+    def again(state: Any) -> Any:
+        _, square, cube, u = state
+        is_out = u >= 1 - kind(0.0331) * square * square
+        return is_out & (fnp.log(u) >= square * kind(0.5) + d * (1 - cube + fnp.log(cube)))
+
+    def drawn(state: Any) -> Any:
+        rest, first, second = split(state[0], 3)
+        _, x, v = while_loop(lambda s: s[2] <= 0, proposed, (first, kind(0) * d, kind(-1) + kind(0) * d))
+        return rest, x * x, v * v * v, uniform(second, (), a.dtype)
+
+    def proposed(state: Any) -> Any:
+        rest, first = split(state[0])
+        x = normal(first, (), a.dtype)
+        return rest, x, 1 + x * c
+
+    rest, last = split(key)
+    one = kind(1) + kind(0) * d
+    cube = while_loop(again, drawn, (rest, kind(0) * d, one, 2 * one))[2]
+    return d, cube, uniform(last, (), a.dtype)
+
+
+def _gamma(key: Any, a: Any, shape: Shape | None, dtype: Any, *, log_space: bool) -> Any:
+    kind, shape = _floating(dtype), _of_shape("gamma", shape, a)
+    wide = fnp.broadcast_to(_real(a, kind), shape)
+    plain = wide.detach() if isinstance(wide, Tensor) else wide
+    flat, n = fnp.reshape(plain, -1), int(np.prod(shape))
+    d, cube, u = vmap(_gamma_parts)(split(_checked(key), n), flat) if n else (flat + kind.type(1), flat, flat)
+    log_u = fnp.log1p(-u)
+    boost = fnp.where((flat >= 1) | (log_u == 0), kind.type(0), log_u / flat)
+    y = fnp.reshape(fnp.log(d) + fnp.log(cube) + boost, shape)
+    log = bind("log_gamma", y, wide)
+    if log_space:
+        return log
+    boost = fnp.where(flat >= 1, kind.type(1), (1 - u) ** (1 / flat))
+    return fnp.reshape(d * cube * boost, shape) * fnp.exp(log - y)
+
+
+def gamma(key: Any, a: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
+    """Return gamma variables of shape a and scale 1."""
+    return _gamma(key, a, shape, dtype, log_space=False)
+
+
+def loggamma(key: Any, a: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
+    """Return logarithms of gamma variables, accurate also where these underflow."""
+    return _gamma(key, a, shape, dtype, log_space=True)
+
+
+def beta(key: Any, a: Any, b: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
+    """Return numbers of the beta distribution."""
+    shape = _of_shape("beta", shape, a, b)
+    x, y = (loggamma(k, p, shape, dtype) for k, p in zip(split(_checked(key)), (a, b), strict=True))
+    highest = fnp.maximum(x, y)
+    x, y = fnp.exp(x - highest), fnp.exp(y - highest)
+    return x / (x + y)
+
+
+def dirichlet(key: Any, alpha: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
+    """Return vectors of the Dirichlet distribution, along the last axis."""
+    lengths = np.shape(alpha)
+    if not lengths:
+        raise ValueError("dirichlet requires alpha of at least one axis")
+    front = lengths[:-1] if shape is None else _lengths(shape)
+    y = loggamma(key, alpha, (*front, lengths[-1]), dtype)
+    y = fnp.exp(y - fnp.max(y, -1, keepdims=True))
+    return y / fnp.sum(y, -1, keepdims=True)
+
+
+def chisquare(key: Any, df: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
+    """Return numbers of the chi-square distribution."""
+    kind = _floating(dtype)
+    return fnp.exp(loggamma(key, _real(df, kind) / kind.type(2), shape, dtype)) * kind.type(2)
+
+
+def f(key: Any, dfnum: Any, dfden: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
+    """Return numbers of the F distribution: a ratio of chi-square variables, each divided by its degrees."""
+    kind, shape = _floating(dtype), _of_shape("f", shape, dfnum, dfden)
+    second, first = split(_checked(key))
+    return (chisquare(first, dfnum, shape, dtype) / _real(dfnum, kind)) / (
+        chisquare(second, dfden, shape, dtype) / _real(dfden, kind)
+    )
+
+
+def t(key: Any, df: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
+    """Return numbers of Student's t distribution."""
+    kind, shape = _floating(dtype), _of_shape("t", shape, df)
+    first, second = split(_checked(key))
+    half = _real(df, kind) / kind.type(2)
+    return normal(first, shape, kind) * fnp.sqrt(half / gamma(second, half, shape, kind))
+
+
+def generalized_normal(key: Any, p: Any, shape: Shape = (), dtype: Any = None) -> Any:
+    """Return numbers of density exp(-|x|**p)."""
+    first, second = split(_checked(key))
+    g, sign = gamma(first, 1 / p, shape, dtype), rademacher(second, shape)
+    return convert(sign, g.dtype) * g ** (1 / p)
 
 
 def orthogonal(key: Any, n: int, shape: Shape = (), dtype: Any = None, m: int | None = None) -> Any:
