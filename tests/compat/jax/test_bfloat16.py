@@ -105,3 +105,15 @@ def test_refusals():
         jax.jit(lambda p: lax.cond(p, lambda: X, lambda: X.astype(jnp.float32)))(True)
     with pytest.raises(TypeError, match="bfloat16"):
         lax.scan(lambda c, _: (c * jnp.float32(2), None), X, None, length=2)
+
+
+def test_random_numbers_are_those_of_jax():
+    key = jax.random.key(3)
+    is_short(jax.random.uniform(key, (4,), jnp.bfloat16), [0.4921875, 0.765625, 0.8671875, 0.1875])
+    is_short(
+        jax.random.uniform(key, (4,), "bfloat16", minval=-2.0, maxval=3.0),
+        [0.46875, 1.828125, 2.34375, -1.0625],
+    )
+    is_short(jax.random.normal(key, (4,), jnp.bfloat16), [-0.0146484375, 0.73046875, 1.125, -0.87890625])
+    with pytest.raises(NotImplementedError, match="bfloat16"):
+        jax.random.exponential(key, (4,), jnp.bfloat16)

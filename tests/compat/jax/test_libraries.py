@@ -297,3 +297,16 @@ def test_values_and_kinds():
     close(lax.tanh_p.bind(X), np.tanh(X))
     assert jnp.unique(jnp.array([3, 1, 3])).tolist() == [1, 3]
     assert jnp.unique(jnp.array([3, 1])).dtype == jnp.int32
+
+
+def test_states_of_transformations_are_compared():
+    """Haiku asks whether a function runs inside a transformation that began after it did."""
+    state = jax.core.get_opaque_trace_state
+    outer = state(convention="haiku")
+    assert outer == state(convention="haiku")
+    found = []
+    for transformed in (jax.grad, jax.jit, jax.vmap):
+        x = X if transformed is jax.vmap else 1.0
+        transformed(lambda x: found.append(state(convention="haiku")) or x)(x)
+    assert all(inner != outer for inner in found)
+    assert outer == state()

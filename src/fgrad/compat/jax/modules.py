@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from fgrad.compat.jax import (
 from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, opened
 from fgrad.compat.standins import Source, absent, together, words
 from fgrad.core.tensor import Tensor
-from fgrad.core.trace import Trace
+from fgrad.core.trace import Trace, current
 from fgrad.transforms.calling import is_traced
 
 __all__ = ["MODULES"]
@@ -60,6 +60,12 @@ class Tracer(metaclass=_Traced):
     """What `isinstance(x, jax.core.Tracer)` asks: whether a value is traced."""
 
 
+class TraceState(NamedTuple):
+    """Which transformations are under way; it is equal to that of another time where these are the same."""
+
+    traces: tuple[Trace, ...]
+
+
 def _got(x: Any) -> Any:
     return trees.tree_map(np.asarray, x)
 
@@ -70,6 +76,12 @@ def _drawn(function: Callable[..., Any]) -> Callable[..., Any]:
     wide = _DRAWN.get(function.__name__, "f8") if "dtype" in signature.parameters else ""
 
     def draw(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind_partial(*args, **kwargs).arguments if wide else {}
+        if numpy.dtype_of(given.get("dtype", float)) in (types.BFLOAT16, types.BFLOAT16.type, "bfloat16"):
+            if function.__name__ not in _SHORT:
+                raise NotImplementedError(f"fgrad's jax.random.{function.__name__} draws no bfloat16")
+            del given["dtype"]
+            return _SHORT[function.__name__](**given)
         if wide and types.CONFIG.jax_enable_x64:
             kwargs.setdefault("dtype", signature.bind_partial(*args, **kwargs).arguments.get("dtype", wide))
             args = args[: list(signature.parameters).index("dtype")]
@@ -81,6 +93,21 @@ def _drawn(function: Callable[..., Any]) -> Callable[..., Any]:
     return draw
 
 
+def _short_uniform(key: Any, shape: Any = (), minval: Any = 0.0, maxval: Any = 1.0) -> Array:
+    """Return numbers of bfloat16: eight bits, of which its seven digits are made."""
+    unit: Any = made(random.bits(opened(key), opened(shape), np.uint8)).astype(np.float32) // 2 / 128
+    low, high = (numpy.array(v, types.BFLOAT16) for v in (minval, maxval))
+    drawn: Array = numpy.NAMES["maximum"](low, unit.astype(types.BFLOAT16) * (high - low) + low)
+    return drawn
+
+
+def _short_normal(key: Any, shape: Any = ()) -> Array:
+    root: Any = made(np.float32(np.sqrt(2))).astype(types.BFLOAT16)
+    drawn: Array = root * lax.NAMES["erf_inv"](_short_uniform(key, shape, -1 + 2.0**-8))
+    return drawn
+
+
+_SHORT: dict[str, Callable[..., Array]] = {"normal": _short_normal, "uniform": _short_uniform}
 # what is drawn where no dtype is given, if it is no float; it has 64 bits where these are enabled
 _DRAWN = dict.fromkeys(("geometric", "rademacher", "randint"), "i8") | {"bits": "u8", "key": ""}
 
@@ -225,6 +252,7 @@ MODULES: dict[str, Source] = {
     "jax.core": lambda: {
         "Tracer": Tracer,
         "Trace": Trace,
+        "get_opaque_trace_state": lambda convention=None: TraceState(current().traces),
         **jaxprs.CORE,
         "pytype_aval_mappings": {np.ndarray: as_array},
     },

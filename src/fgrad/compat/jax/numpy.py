@@ -225,7 +225,7 @@ def _any(name: str) -> Function:
         for key in ("size", "fill_value"):
             if kwargs.pop(key, None) is not None:
                 raise NotImplementedError(f"fgrad's jax.numpy.{name} has no {key}: it runs outside jit")
-        dtype = canonical(_dtype(kwargs.pop("dtype"))) if "dtype" in kwargs else None
+        dtype = canonical(dtype_of(kwargs.pop("dtype"))) if "dtype" in kwargs else None
         if dtype is not None:
             kwargs["dtype"] = held(dtype)
         operands, form = _opened_alike(args)
@@ -243,7 +243,8 @@ def array(
 ) -> Array:
     """Return an array of numbers, arrays or lists of them."""
     if dtype is not None and object.__class__ in (bool, int, float, complex):
-        object = np.asarray(object, held(canonical(_dtype(dtype))))  # it may be too great for the usual dtype
+        # it may be too great for the usual dtype
+        object = np.asarray(object, held(canonical(dtype_of(dtype))))
     if isinstance(object, list | tuple):
         parts = _leaves(object)
         if any(isinstance(p, Array | Tensor) for p in parts):
@@ -551,7 +552,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
 
 def finfo(dtype: Any) -> Any:
     """Return the limits of a dtype of floating-point numbers."""
-    kind = canonical(_dtype(dtype))
+    kind = canonical(dtype_of(dtype))
     return import_module("ml_dtypes").finfo(kind) if kind == BFLOAT16 else np.finfo(kind)
 
 
@@ -581,7 +582,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Array:
 stack = _joined("stack")
 
 
-def _dtype(x: Any) -> Any:
+def dtype_of(x: Any) -> Any:
     return x.dtype if isinstance(x, Scalar | Array | np.ndarray | np.generic) else x
 
 
@@ -744,7 +745,7 @@ NAMES: dict[str, Any] = {
     "round": round_,
     "take": take,
     "finfo": finfo,
-    "iinfo": lambda d: np.iinfo(canonical(_dtype(d))),
+    "iinfo": lambda d: np.iinfo(canonical(dtype_of(d))),
     "take_along_axis": take_along_axis,
     "where": where,
     "zeros": zeros,
