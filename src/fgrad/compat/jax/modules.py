@@ -95,9 +95,10 @@ def _drawn(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _short_uniform(key: Any, shape: Any = (), minval: Any = 0.0, maxval: Any = 1.0) -> Array:
     """Return numbers of bfloat16: eight bits, of which its seven digits are made."""
-    unit: Any = made(random.bits(opened(key), opened(shape), np.uint8)).astype(np.float32) // 2 / 128
-    low, high = (numpy.array(v, types.BFLOAT16) for v in (minval, maxval))
-    drawn: Array = numpy.NAMES["maximum"](low, unit.astype(types.BFLOAT16) * (high - low) + low)
+    bits: Any = made(random.bits(opened(key), opened(shape), np.uint8))
+    parts: list[Any] = [numpy.array(v, types.BFLOAT16) for v in (bits // 2 / 128, minval, maxval)]
+    unit, low, high = parts
+    drawn: Array = numpy.NAMES["maximum"](low, unit * (high - low) + low)
     return drawn
 
 
