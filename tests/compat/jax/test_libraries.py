@@ -308,5 +308,13 @@ def test_states_of_transformations_are_compared():
     for transformed in (jax.grad, jax.jit, jax.vmap):
         x = X if transformed is jax.vmap else 1.0
         transformed(lambda x: found.append(state(convention="haiku")) or x)(x)
+    for loop in (
+        lambda: lax.fori_loop(0, 1, lambda i, c: found.append(state()) or c, 0),
+        lambda: lax.scan(lambda c, x: (found.append(state()) or c, x), 0, X),
+        lambda: lax.while_loop(lambda c: found.append(state()) or c < 0, lambda c: c, 0),
+        lambda: lax.cond(True, lambda: found.append(state()) or 1, lambda: 2),
+    ):
+        loop()
+    assert len(found) >= 7
     assert all(inner != outer for inner in found)
     assert outer == state()

@@ -529,3 +529,20 @@ def test_errors_and_names_of_jax():
         outer_treedef=jax.tree.structure([0, 0]), inner_treedef=None, pytree_to_transpose=[(1, 2), (3, 4)]
     )
     assert tree == ([1, 3], [2, 4])
+
+
+def test_transposed_convolutions():
+    """Shapes and sums are JAX's."""
+    x = jnp.arange(120.0).reshape(2, 5, 4, 3) / 50
+    w = jnp.arange(72.0).reshape(3, 2, 3, 4) / 30
+    for options, shape, total in (
+        ({"padding": "SAME"}, (2, 10, 12, 4), 3937.3875),
+        ({"padding": "VALID"}, (2, 11, 12, 4), 4060.6396),
+        ({"padding": ((1, 2), (0, 1)), "rhs_dilation": (2, 1)}, (2, 8, 10, 4), 2714.9094),
+    ):
+        y = lax.conv_transpose(x, w, (2, 3), **options)
+        assert y.shape == shape
+        close(jnp.sum(y), total)
+    z = lax.conv_transpose(x, jnp.swapaxes(w, 2, 3), (2, 3), "SAME", transpose_kernel=True)
+    y = lax.conv_transpose(x, w[::-1, ::-1], (2, 3), "SAME")
+    close(z, y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from fgrad.compat.jax import numpy
 from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, made
 from fgrad.compat.jax.jaxprs import own_primitive
 from fgrad.compat.jax.numpy import NAMES as NUMPY
-from fgrad.compat.jax.transformations import Flat
+from fgrad.compat.jax.transformations import Flat, inside
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.jax.types import CONFIG, promoted
 from fgrad.compat.standins import absent, words
@@ -56,7 +57,7 @@ def scan(
     **_: Any,
 ) -> tuple[Any, Any]:
     """Return the last carry, and the stacked outputs of `carry, y = f(carry, x)` along `xs`."""
-    over, out = _Carry(xs), _Carry(None)
+    f, over, out = inside(f), _Carry(xs), _Carry(None)
     count = length if length is not None else over.arrays[0].shape[0] if over.arrays else 0
 
     def run(start: _Carry) -> tuple[Any, Any]:
@@ -151,6 +152,7 @@ class _Carry(Flat):
 
 def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     """Return the value after `val = body_fun(val)` as long as `cond_fun(val)`."""
+    cond_fun, body_fun = inside(cond_fun), inside(body_fun)
 
     def run(start: _Carry) -> Any:
         return start.last(
@@ -167,6 +169,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: Any = None) -> Any:
     """Return the value after `val = body_fun(i, val)` for i from `lower` to `upper`."""
     first, end = (as_array(v)._tensor if v.__class__ is Array else v for v in (lower, upper))
+    body_fun = inside(body_fun)
     count = end - first if isinstance(end, int) and isinstance(first, int) else 0
 
     def run(start: _Carry) -> Any:
@@ -369,6 +372,47 @@ def conv_general_dilated(
     return elementwise(conv, lhs, rhs, inexact=True).astype(as_array(lhs).dtype)
 
 
+def conv_transpose(
+    lhs: Any,
+    rhs: Any,
+    strides: Sequence[int],
+    padding: Any,
+    rhs_dilation: Any = None,
+    dimension_numbers: Any = None,
+    transpose_kernel: bool = False,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    use_consistent_padding: bool = False,
+) -> Array:
+    """Return the convolution of images, between whose elements there are zeros, with a kernel."""
+    if use_consistent_padding or preferred_element_type is not None:
+        raise NotImplementedError(
+            "fgrad's jax.lax.conv_transpose has no use_consistent_padding and no preferred_element_type"
+        )
+    w = as_array(rhs)
+    rank = w.ndim - 2
+    space = "HWD"[:rank]
+    numbers = dimension_numbers or (f"N{space}C", f"{space}IO", f"N{space}C")
+    outer, inner, *axes = _dimensions(numbers, rank)[1]
+    gaps = tuple(rhs_dilation or (1,) * rank)
+    sides = padding
+    if isinstance(padding, str):
+        spread = [(w.shape[i] - 1) * gap + 1 for i, gap in zip(axes, gaps, strict=True)]
+        sides = [_transposed_pads(k, s, padding) for k, s in zip(spread, strides, strict=True)]
+    if transpose_kernel:
+        w = made(fnp.swapaxes(fnp.flip(w._tensor, tuple(axes)), outer, inner), w.form)
+    return conv_general_dilated(lhs, w, (1,) * rank, sides, strides, gaps, numbers)
+
+
+def _transposed_pads(window: int, stride: int, padding: str) -> tuple[int, int]:
+    """Return how much "SAME" or "VALID" adds before and behind an axis of a transposed convolution."""
+    total = window + stride - 2
+    if padding == "VALID":
+        total += max(window - stride, 0)
+    first = window - 1 if padding == "VALID" or stride > window - 1 else -(-total // 2)
+    return first, total - first
+
+
 def reduce_window(
     operand: Any,
     init_value: Any,
@@ -438,10 +482,10 @@ LINALG: dict[str, Any] = {
 }
 
 
-class Precision:
+class Precision(Enum):
     """How exactly products are computed: always in the dtype of their operands."""
 
-    DEFAULT = HIGH = HIGHEST = None
+    DEFAULT, HIGH, HIGHEST = range(3)
 
 
 def _special_of(name: str) -> Function:
@@ -496,8 +540,7 @@ NAMES: dict[str, Any] = {
     **{f"{p.name}_p": p for p in map(own_primitive, PRIMITIVES)},
     **absent(
         "jax.lax",
-        dict.fromkeys(("all_to_all", "pswapaxes"), "all_gather has every part")
-        | {"conv_transpose": "fgrad.nn.conv_transpose has it for Tensors"},
+        dict.fromkeys(("all_to_all", "pswapaxes"), "all_gather has every part"),
     ),
     "ConvDimensionNumbers": ConvDimensionNumbers,
     "Precision": Precision,
@@ -522,6 +565,7 @@ NAMES: dict[str, Any] = {
     "fori_loop": fori_loop,
     "map": map_,
     "conv_general_dilated": conv_general_dilated,
+    "conv_transpose": conv_transpose,
     "padtype_to_pads": padtype_to_pads,
     "reduce_window": reduce_window,
     "rsqrt": lambda x: elementwise(lambda t: 1 / fnp.sqrt(t), x, inexact=True),

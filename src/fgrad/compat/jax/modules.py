@@ -64,6 +64,11 @@ class TraceState(NamedTuple):
     """Which transformations are under way; it is equal to that of another time where these are the same."""
 
     traces: tuple[Trace, ...]
+    levels: tuple[object, ...]
+
+
+def _trace_state(convention: Any = None) -> TraceState:
+    return TraceState(current().traces, transformations.LEVELS.get())
 
 
 def _got(x: Any) -> Any:
@@ -118,7 +123,9 @@ def _plain(x: Any) -> Any:
 
 
 def _random() -> dict[str, Any]:
-    return {name: _drawn(getattr(random, name)) for name in random.__all__}
+    return {name: _drawn(getattr(random, name)) for name in random.__all__} | {
+        "key_impl": lambda keys: types.CONFIG.jax_default_prng_impl
+    }
 
 
 def _setting(name: str, default: bool = True) -> Callable[..., Any]:
@@ -253,7 +260,7 @@ MODULES: dict[str, Source] = {
     "jax.core": lambda: {
         "Tracer": Tracer,
         "Trace": Trace,
-        "get_opaque_trace_state": lambda convention=None: TraceState(current().traces),
+        "get_opaque_trace_state": _trace_state,
         **jaxprs.CORE,
         "pytype_aval_mappings": {np.ndarray: as_array},
     },

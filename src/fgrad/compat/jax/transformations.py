@@ -6,6 +6,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,22 @@ __all__ = [
 Function = Callable[..., Any]
 
 
+LEVELS: ContextVar[tuple[object, ...]] = ContextVar("LEVELS", default=())
+
+
+def inside(function: Function) -> Function:
+    """Return a function that runs at a level of its own, which `get_opaque_trace_state` tells from others."""
+
+    def call(*args: Any) -> Any:
+        outer = LEVELS.set((*LEVELS.get(), object()))
+        try:
+            return function(*args)
+        finally:
+            LEVELS.reset(outer)
+
+    return call
+
+
 class Flat:
     """A function of trees of arrays as one of Tensors, whose results are a list of Tensors.
 
@@ -47,7 +64,7 @@ class Flat:
 
     def __init__(self, fun: Function, tree: Any, *, has_aux: bool = False) -> None:
         """Take the arrays of `tree` apart, which holds the arguments of `fun(tree)`."""
-        self.fun, self.has_aux = fun, has_aux
+        self.fun, self.has_aux = inside(fun), has_aux
         self.leaves, self.structure = flatten(tree)
         self.arrays = [as_array(x) for x in self.leaves]
         self.real = [i for i, a in enumerate(self.arrays) if a._tensor.dtype.kind in "fc"]
