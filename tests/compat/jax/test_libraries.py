@@ -19,7 +19,8 @@ with installed():
     from jax import lax
     from jax import numpy as jnp
     from jax._src import public_test_util
-    from jax.experimental import checkify
+    from jax.example_libraries import optimizers
+    from jax.experimental import checkify, sparse
 
 X = np.array([0.5, -1.0, 2.0], np.float32)
 
@@ -227,6 +228,80 @@ def test_factors_say_which_triangle_by_a_truth_value():
     factor, lower = jax.scipy.linalg.cho_factor(jnp.array([[4.0, 2.0], [2.0, 5.0]]), lower=True)
     assert lower is True
     close(np.tril(factor), [[2, 0], [1, 2]])
+
+
+# ---- optimizers and first weights, as JAX computes them
+
+ONE, MASS = (0.1,), (0.1, 0.9)
+STEPS = {  # parameters after four steps
+    "sgd": (ONE, [0.05366000160574913, -0.10733000189065933], 2.3946800231933594),
+    "momentum": (MASS, [-1.1005699634552002, 2.201129913330078], 0.5736500024795532),
+    "nesterov": (MASS, [-0.5803800225257874, 1.160770058631897], 0.2277899980545044),
+    "adagrad": (ONE, [0.9309899806976318, -1.930799961090088], 2.9309399127960205),
+    "rmsprop": (ONE, [0.30827000737190247, -1.2127900123596191], 2.2710800170898438),
+    "rmsprop_momentum": (ONE, [-0.6048499941825867, -0.11275999993085861], 1.2362600564956665),
+    "adam": ((lambda i: 0.1 / (i + 1),), [0.7927600145339966, -1.792240023612976], 2.7925899028778076),
+    "adamax": (ONE, [0.6392999887466431, -1.6247700452804565], 2.6349799633026123),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_optimizers_of_the_examples(name):
+    args, a, b = STEPS[name]
+    start, update, params = getattr(optimizers, name)(*args)
+    state = start({"a": jnp.array([1.0, -2.0]), "b": jnp.float32(3)})
+    gradient = jax.grad(lambda p: (p["a"] ** 2).sum() * p["b"])
+    step = jax.jit(lambda i, state: update(i, gradient(params(state)), state))
+    for i in range(4):
+        state = step(i, state)
+    np.testing.assert_allclose(params(state)["a"], a, atol=2e-5)
+    np.testing.assert_allclose(params(state)["b"], b, atol=2e-5)
+    with pytest.raises(TypeError, match="the gradients are"):
+        update(0, [1.0], state)
+
+
+def test_first_weights():
+    key, find = jax.random.PRNGKey(1), jax.nn.initializers
+    np.testing.assert_allclose(
+        find.glorot_normal()(key, (2, 3)),
+        [
+            [-0.1059499979019165, 0.05812999978661537, -0.093299999833107],
+            [-0.10636000335216522, 0.8422499895095825, 0.10174000263214111],
+        ],
+        atol=2e-5,
+    )
+    np.testing.assert_allclose(
+        find.he_uniform()(key, (2, 3)),
+        [
+            [-0.21257999539375305, 0.11692000180482864, -0.18734000623226166],
+            [-0.2134000062942505, 1.3765100240707397, 0.20419000089168549],
+        ],
+        atol=2e-5,
+    )
+    np.testing.assert_allclose(
+        find.lecun_normal()(key, (2, 3)),
+        [
+            [-0.11845999956130981, 0.06498999893665314, -0.10430999845266342],
+            [-0.11891999840736389, 0.9416599869728088, 0.11375000327825546],
+        ],
+        atol=2e-5,
+    )
+    tensor = find.variance_scaling(2.0, "fan_out", "normal", in_axis=0, out_axis=2)(key, (2, 2, 2))
+    close(tensor, np.asarray(jax.random.normal(key, (2, 2, 2))) * 2**-0.5)
+    close(find.normal(0.5)(key, (2,)), np.asarray(jax.random.normal(key, (2,))) / 2)
+    close(find.uniform(2.0)(key, (2,)), np.asarray(jax.random.uniform(key, (2,))) * 2)
+    close(find.constant(3.0)(key, (2,)), [3, 3])
+    assert find.ones(key, (1,), int).dtype == jnp.int32
+    with pytest.raises(ValueError, match="no mode"):
+        find.variance_scaling(1.0, "fan", "normal")
+    with pytest.raises(ValueError, match="at least two axes"):
+        find.lecun_normal()(key, (2,))
+
+
+def test_kinds_that_are_not_there_have_no_instances():
+    assert not isinstance(jnp.ones(2), sparse.BCOO)
+    with pytest.raises(NotImplementedError, match=r"no jax\.experimental\.sparse\.BCOO"):
+        sparse.BCOO(jnp.ones(2))
 
 
 # ---- one device

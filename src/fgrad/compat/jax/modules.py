@@ -20,6 +20,7 @@ from fgrad.compat.jax import (
     custom,
     devices,
     errors,
+    examples,
     jaxprs,
     lax,
     nn,
@@ -156,11 +157,11 @@ def _elements(function: Callable[..., Any]) -> Callable[..., Array]:
     return of_elements
 
 
-def _kind(name: str) -> type:
+def _kind(name: str, instead: str) -> type:
     """Return a class of which nothing is an instance, for annotations and `isinstance`."""
 
     def refuse(cls: type, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError(f"fgrad has no {name}: {_GRAPH}")
+        raise NotImplementedError(f"fgrad has no {name}: {instead}")
 
     return type(name.rpartition(".")[2], (), {"__new__": refuse, "__doc__": "There is none here."})
 
@@ -256,7 +257,16 @@ MODULES: dict[str, Source] = {
         "register_exclusion": lambda _: None,
     },
     "jax._src.xla_bridge": lambda: {"_backends": {}},
-    "jax.api_util": lambda: {"safe_map": lambda f, *xs: [f(*v) for v in zip(*xs, strict=True)]},
+    "jax.api_util": together(
+        {"safe_map": lambda f, *xs: [f(*v) for v in zip(*xs, strict=True)]},
+        absent(
+            "jax.api_util",
+            dict.fromkeys(
+                words("debug_info flatten_fun flatten_fun_nokwargs shaped_abstractify"),
+                "jax.make_jaxpr traces",
+            ),
+        ),
+    ),
     "jax.core": lambda: {
         "Tracer": Tracer,
         "Trace": Trace,
@@ -284,13 +294,31 @@ MODULES: dict[str, Source] = {
     },
     "jax.errors": lambda: _public(errors),
     "jax.experimental": together(
-        _loaded("jax.experimental.checkify", "jax.experimental.jax2tf"),
+        _loaded(*(f"jax.experimental.{n}" for n in ("checkify", "jax2tf", "sparse"))),
         {
             "io_callback": callbacks.io_callback,
             "enable_x64": _setting("jax_enable_x64"),
             "disable_x64": _setting("jax_enable_x64", default=False),
         },
     ),
+    "jax.example_libraries": _loaded("jax.example_libraries.optimizers", "jax.example_libraries.stax"),
+    "jax.example_libraries.optimizers": together(
+        examples.OPTIMIZERS, absent("jax.example_libraries.optimizers", {"sm3": "adagrad is near it"})
+    ),
+    "jax.example_libraries.stax": lambda: absent(
+        "jax.example_libraries.stax",
+        dict.fromkeys(
+            words("Dense Elu Exp FanInSum FanOut Identity Relu Sigmoid Softplus Tanh parallel serial"),
+            "flax and equinox have layers",
+        ),
+    ),
+    "jax.experimental.mesh_utils": lambda: absent(
+        "jax.experimental.mesh_utils", {"create_device_mesh": devices.ONE}
+    ),
+    "jax.experimental.sparse": lambda: {
+        name: _kind(f"jax.experimental.sparse.{name}", "fgrad.sparse has sparse matrices")
+        for name in ("BCOO", "BCSR", "JAXSparse")
+    },
     "jax.experimental.checkify": lambda: checkify.NAMES,
     "jax.experimental.jax2tf": lambda: absent("jax.experimental.jax2tf", {"convert": _GRAPH}),
     "jax.extend": _loaded("jax.extend.core", "jax.extend.linear_util"),
@@ -302,7 +330,10 @@ MODULES: dict[str, Source] = {
             "jax.extend.core", dict.fromkeys(words("TraceTag set_current_trace take_current_trace"), _GRAPH)
         ),
     ),
-    "jax.extend.core.primitives": lambda: {k: v for k, v in lax.NAMES.items() if k.endswith("_p")},
+    "jax.extend.core.primitives": lambda: (
+        {k: v for k, v in lax.NAMES.items() if k.endswith("_p")}
+        | {f"{name}_p": jaxprs.own_primitive(name) for name in ("call", "closed_call", "jit")}
+    ),
     "jax.extend.linear_util": lambda: {
         "transformation": lambda f: f,
         **absent("jax.extend.linear_util", {"wrap_init": _GRAPH}),
@@ -322,16 +353,23 @@ MODULES: dict[str, Source] = {
     "jax.lax": together(lax.NAMES, _loaded("jax.lax.linalg")),
     "jax.lax.linalg": lambda: lax.LINALG,
     "jax.lib": lambda: {"__version__": "0.10.0"},
-    "jax.nn": lambda: nn.NAMES,
+    "jax.nn": together(nn.NAMES, _loaded("jax.nn.initializers")),
+    "jax.nn.initializers": lambda: nn.INITIALIZERS,
     "jax.numpy": together(numpy.NAMES, _loaded("jax.numpy.fft", "jax.numpy.linalg")),
     "jax.numpy.fft": lambda: numpy.FFT,
     "jax.numpy.linalg": lambda: numpy.LINALG,
     "jax.random": _random,
-    "jax.scipy": _loaded(*(f"jax.scipy.{n}" for n in ("linalg", "sparse", "special", "stats"))),
+    "jax.scipy": _loaded(*(f"jax.scipy.{n}" for n in ("linalg", "optimize", "sparse", "special", "stats"))),
+    "jax.scipy.optimize": lambda: absent(
+        "jax.scipy.optimize", {"minimize": "fgrad.scipy.optimize.minimize has it for Tensors"}
+    ),
     "jax.scipy.sparse": _loaded("jax.scipy.sparse.linalg"),
     "jax.scipy.sparse.linalg": lambda: scipy.SPARSE_LINALG,
     "jax.scipy.linalg": lambda: numpy.SCIPY_LINALG,
-    "jax.scipy.stats": _loaded("jax.scipy.stats.norm"),
+    "jax.scipy.stats": together(
+        _loaded("jax.scipy.stats.norm"),
+        absent("jax.scipy.stats", {"gaussian_kde": "sum fgrad.scipy.stats.norm.pdf at the samples"}),
+    ),
     "jax.scipy.stats.norm": lambda: {
         name: _elements(getattr(fgrad.scipy.stats.norm, name))
         for name in ("cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 import fgrad.nn
 from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, opened
 from fgrad.compat.jax.types import canonical, to_inexact
 from fgrad.compat.standins import words
+from fgrad.random import threefry
 
 __all__ = ["NAMES", "logsumexp"]
 
@@ -106,3 +110,78 @@ NAMES: dict[str, Any] = {
     "tanh": lambda x: elementwise(fnp.tanh, x, inexact=True),
 }
 NAMES["hard_swish"] = NAMES["hard_silu"] = lambda x: x * NAMES["hard_sigmoid"](x)
+
+
+# ---- initializers
+
+
+def _initializer(draw: Callable[[Any, tuple[int, ...], Any], Any]) -> Callable[..., Array]:
+    """Return `init(key, shape, dtype)` of what draws Tensors."""
+
+    def init(key: Any, shape: Any, dtype: Any = float, out_sharding: Any = None) -> Array:
+        kind = canonical(dtype)
+        return made(draw(opened(key), tuple(shape), kind)).astype(kind)
+
+    return init
+
+
+def normal(stddev: Any = 1e-2, dtype: Any = float) -> Callable[..., Array]:
+    """Return what draws normal numbers."""
+    return _initializer(lambda key, shape, kind: threefry.normal(key, shape, kind) * kind.type(stddev))
+
+
+def uniform(scale: Any = 1e-2, dtype: Any = float) -> Callable[..., Array]:
+    """Return what draws uniform numbers from zero on."""
+    return _initializer(lambda key, shape, kind: threefry.uniform(key, shape, kind) * kind.type(scale))
+
+
+def variance_scaling(
+    scale: float, mode: str, distribution: str, in_axis: Any = -2, out_axis: Any = -1, batch_axis: Any = (),
+    dtype: Any = float,
+) -> Callable[..., Array]:  # fmt: skip
+    """Return what draws weights whose variance is `scale` divided by the number of inputs or outputs.
+
+    Raises:
+        ValueError: an unknown mode or distribution.
+    """
+    modes = {"fan_in": (1.0, 0.0), "fan_out": (0.0, 1.0), "fan_avg": (0.5, 0.5)}
+    if mode not in modes or distribution not in ("normal", "uniform", "truncated_normal"):
+        raise ValueError(f"variance_scaling has no mode {mode!r} with distribution {distribution!r}")
+
+    def draw(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
+        if len(shape) <= 1:
+            raise ValueError(f"variance_scaling needs at least two axes, not shape {shape}")
+        given = (np.atleast_1d(np.asarray(axes, int)) for axes in (in_axis, out_axis, batch_axis))
+        ins, outs, batches = (math.prod(shape[a] for a in axes) for axes in given)
+        field = math.prod(shape) / ins / outs / batches
+        fans = ins * field, outs * field
+        variance = scale / sum(weight * fan for weight, fan in zip(modes[mode], fans, strict=True))
+        if distribution == "uniform":
+            return threefry.uniform(key, shape, kind, -1, 1) * kind.type(math.sqrt(3 * variance))
+        if distribution == "normal":
+            return threefry.normal(key, shape, kind) * kind.type(math.sqrt(variance))
+        deviation = math.sqrt(variance) / 0.87962566103423978  # that of a normal number between -2 and 2
+        return threefry.truncated_normal(key, -2, 2, shape, kind) * kind.type(deviation)
+
+    return _initializer(draw)
+
+
+def _scaling(scale: float, mode: str, distribution: str) -> Callable[..., Any]:
+    return lambda **axes: variance_scaling(scale, mode, distribution, **axes)
+
+
+INITIALIZERS: dict[str, Any] = {
+    "Initializer": Callable,
+    "constant": lambda value, dtype=float: _initializer(lambda _, shape, kind: fnp.full(shape, value, kind)),
+    "normal": normal,
+    "ones": _initializer(lambda _, shape, kind: fnp.ones(shape, kind)),
+    "uniform": uniform,
+    "variance_scaling": variance_scaling,
+    "zeros": _initializer(lambda _, shape, kind: fnp.zeros(shape, kind)),
+    "glorot_normal": _scaling(1.0, "fan_avg", "truncated_normal"),
+    "glorot_uniform": _scaling(1.0, "fan_avg", "uniform"),
+    "he_normal": _scaling(2.0, "fan_in", "truncated_normal"),
+    "he_uniform": _scaling(2.0, "fan_in", "uniform"),
+    "lecun_normal": _scaling(1.0, "fan_in", "truncated_normal"),
+    "lecun_uniform": _scaling(1.0, "fan_in", "uniform"),
+}
