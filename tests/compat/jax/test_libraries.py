@@ -298,6 +298,16 @@ def test_first_weights():
         find.lecun_normal()(key, (2,))
 
 
+def test_distributions_are_of_elements():
+    stats = jax.scipy.stats
+    close(stats.norm.logpdf(X), -0.5 * X**2 - 0.5 * np.log(2 * np.pi))
+    close(stats.poisson.pmf(2, jnp.array([1.0, 2.0])), [np.exp(-1) / 2, 2 * np.exp(-2)])
+    assert stats.truncnorm.cdf(0.5, -1.0, 2.0).dtype == jnp.float32
+    close(stats.expon.sf(X, scale=2.0), np.exp(-np.maximum(X, 0) / 2))
+    with pytest.raises(NotImplementedError, match="gaussian_kde"):
+        stats.gaussian_kde(X)
+
+
 def test_kinds_that_are_not_there_have_no_instances():
     assert not isinstance(jnp.ones(2), sparse.BCOO)
     with pytest.raises(NotImplementedError, match=r"no jax\.experimental\.sparse\.BCOO"):

@@ -210,6 +210,19 @@ _SPECIAL = words(
     "log_ndtr logit multigammaln expi ndtr ndtri xlog1py xlogy"
 )
 
+_DISTRIBUTIONS = words(
+    "bernoulli beta betabinom binom cauchy chi2 expon gamma geom gumbel_l gumbel_r laplace logistic nbinom "
+    "norm pareto poisson t truncnorm uniform vonmises"
+)
+
+
+def _distribution(name: str) -> Source:
+    """Return the source of the functions of a distribution, which are of elements."""
+    found = getattr(fgrad.scipy.stats, name)
+    functions = words("cdf isf logcdf logpdf logpmf logsf pdf pmf ppf sf")
+    return lambda: {f: _elements(getattr(found, f)) for f in functions if hasattr(found, f)}
+
+
 MODULES: dict[str, Source] = {
     "jax": together(
         _MAIN,
@@ -367,13 +380,10 @@ MODULES: dict[str, Source] = {
     "jax.scipy.sparse.linalg": lambda: scipy.SPARSE_LINALG,
     "jax.scipy.linalg": lambda: numpy.SCIPY_LINALG,
     "jax.scipy.stats": together(
-        _loaded("jax.scipy.stats.norm"),
+        _loaded(*(f"jax.scipy.stats.{name}" for name in _DISTRIBUTIONS)),
         absent("jax.scipy.stats", {"gaussian_kde": "sum fgrad.scipy.stats.norm.pdf at the samples"}),
     ),
-    "jax.scipy.stats.norm": lambda: {
-        name: _elements(getattr(fgrad.scipy.stats.norm, name))
-        for name in ("cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf")
-    },
+    **{f"jax.scipy.stats.{name}": _distribution(name) for name in _DISTRIBUTIONS},
     "jax.scipy.special": lambda: (
         {"logsumexp": nn.logsumexp}
         | {n: _elements(getattr(fgrad.scipy.special, n)) for n in _SPECIAL if hasattr(fgrad.scipy.special, n)}
