@@ -19,7 +19,7 @@ with installed():
     from jax import lax
     from jax import numpy as jnp
     from jax._src import public_test_util
-    from jax.example_libraries import optimizers
+    from jax.example_libraries import optimizers, stax
     from jax.experimental import checkify, sparse
 
 X = np.array([0.5, -1.0, 2.0], np.float32)
@@ -258,6 +258,20 @@ def test_optimizers_of_the_examples(name):
     np.testing.assert_allclose(params(state)["b"], b, atol=2e-5)
     with pytest.raises(TypeError, match="the gradients are"):
         update(0, [1.0], state)
+
+
+def test_layers_of_the_examples():
+    two = stax.parallel(stax.serial(stax.Dense(2), stax.Tanh), stax.Dense(2))
+    init, apply = stax.serial(stax.Dense(3), stax.Relu, stax.FanOut(2), two, stax.FanInSum, stax.Softmax)
+    shape, params = init(jax.random.PRNGKey(3), (-1, 4))
+    assert shape == (-1, 2)
+    x = jnp.arange(8.0).reshape(2, 4) / 8
+    recorded = [[0.50123, 0.49877], [0.52182, 0.47818]]  # of JAX
+    np.testing.assert_allclose(apply(params, x), recorded, atol=2e-5)
+    several = stax.parallel(stax.Identity, stax.Elu)
+    init, apply = stax.serial(stax.FanOut(2), several, stax.FanInConcat(-1), stax.Flatten)
+    shape, params = init(jax.random.PRNGKey(3), (2, 4))
+    assert shape == apply(params, x, rng=jax.random.PRNGKey(0)).shape == (2, 8)
 
 
 def test_first_weights():

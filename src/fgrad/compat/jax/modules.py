@@ -186,6 +186,7 @@ _MAIN: dict[str, Any] = {
     "default_backend": lambda: "cpu",
     "device_get": _got,
     "disable_jit": _setting("jax_disable_jit"),
+    "enable_custom_prng": _setting("jax_enable_custom_prng"),
     "enable_x64": _setting("jax_enable_x64"),
     "effects_barrier": lambda: None,
     "log_compiles": _setting("jax_log_compiles"),
@@ -318,13 +319,7 @@ MODULES: dict[str, Source] = {
     "jax.example_libraries.optimizers": together(
         examples.OPTIMIZERS, absent("jax.example_libraries.optimizers", {"sm3": "adagrad is near it"})
     ),
-    "jax.example_libraries.stax": lambda: absent(
-        "jax.example_libraries.stax",
-        dict.fromkeys(
-            words("Dense Elu Exp FanInSum FanOut Identity Relu Sigmoid Softplus Tanh parallel serial"),
-            "flax and equinox have layers",
-        ),
-    ),
+    "jax.example_libraries.stax": lambda: examples.STAX,
     "jax.experimental.mesh_utils": lambda: absent(
         "jax.experimental.mesh_utils", {"create_device_mesh": devices.ONE}
     ),
