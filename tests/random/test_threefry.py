@@ -56,6 +56,12 @@ EXACT = {
         lambda: random.categorical(KEY, np.log(P), shape=(3,), replace=False),
         [3, 2, 1],
     ),
+    "poisson": (
+        lambda: random.poisson(KEY, np.float32([0.0, 0.5, 3.0, 9.9, 10.0, 100.0, 1e6])),
+        [0, 1, 2, 7, 5, 90, 999466],
+    ),
+    "poisson, few": (lambda: random.poisson(KEY, 3.0, (5,)), [6, 2, 2, 1, 5]),
+    "poisson, many": (lambda: random.poisson(KEY, 30.0, (5,)), [34, 35, 24, 26, 22]),
     "geometric": (lambda: random.geometric(KEY, 0.2, (5,)), [4, 2, 3, 3, 4]),
 }
 
@@ -153,6 +159,7 @@ def test_mapped_and_compiled():
         lambda k: random.permutation(k, 10),
         lambda k: random.split(random.fold_in(k, 3)),
         lambda k: random.gamma(k, 0.5, (5,)) > 0.3,
+        lambda k: random.poisson(k, np.float32([2.0, 30.0])),
     ):
         expected = np.stack([draw(k) for k in keys])
         assert np.array_equal(fg.vmap(draw)(keys), expected)
@@ -203,9 +210,9 @@ def test_what_is_refused():
     with pytest.raises(NotImplementedError, match="by threefry2x32, not by 'rbg'"):
         random.PRNGKey(0, impl="rbg")
     with pytest.raises(
-        NotImplementedError, match=r"compat\.jax\.random\.poisson: fgrad\.random\.poisson draws"
+        NotImplementedError, match=r"compat\.jax\.random\.binomial: fgrad\.random\.binomial draws"
     ):
-        random.poisson(KEY, 2.0)
+        random.binomial(KEY, 3.0, 0.5)
     with pytest.raises(NotImplementedError, match="mode='high' comes nearest"):
         random.gumbel(KEY, mode="highest")
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):

@@ -20,6 +20,7 @@ from fgrad import numpy as fnp
 from fgrad.core.tensor import Tensor, bind
 from fgrad.ops.linear import convert
 from fgrad.random.keys import is_key
+from fgrad.transforms.calling import is_traced
 from fgrad.transforms.vmap import vmap
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "orthogonal",
     "pareto",
     "permutation",
+    "poisson",
     "rademacher",
     "randint",
     "rayleigh",
@@ -608,8 +610,6 @@ def _gamma_parts(key: Any, a: Any) -> tuple[Any, Any, Any]:
     d = fnp.where(a >= 1, a, a + kind(1)) - kind(1 / 3)
     c = kind(1 / 3) / fnp.sqrt(d)
 
-    while_loop = import_module("fgrad.lax.loops").while_loop  # late: most of what is drawn needs no loop
-
     def again(state: Any) -> Any:
         _, square, cube, u = state
         is_out = u >= 1 - kind(0.0331) * square * square
@@ -617,7 +617,7 @@ def _gamma_parts(key: Any, a: Any) -> tuple[Any, Any, Any]:
 
     def drawn(state: Any) -> Any:
         rest, first, second = split(state[0], 3)
-        _, x, v = while_loop(lambda s: s[2] <= 0, proposed, (first, kind(0) * d, kind(-1) + kind(0) * d))
+        _, x, v = _while(lambda s: s[2] <= 0, proposed, (first, kind(0) * d, kind(-1) + kind(0) * d))
         return rest, x * x, v * v * v, uniform(second, (), a.dtype)
 
     def proposed(state: Any) -> Any:
@@ -627,7 +627,7 @@ def _gamma_parts(key: Any, a: Any) -> tuple[Any, Any, Any]:
 
     rest, last = split(key)
     one = kind(1) + kind(0) * d
-    cube = while_loop(again, drawn, (rest, kind(0) * d, one, 2 * one))[2]
+    cube = _while(again, drawn, (rest, kind(0) * d, one, 2 * one))[2]
     return d, cube, uniform(last, (), a.dtype)
 
 
@@ -705,6 +705,71 @@ def generalized_normal(key: Any, p: Any, shape: Shape = (), dtype: Any = None) -
     first, second = split(_checked(key))
     g, sign = gamma(first, 1 / p, shape, dtype), rademacher(second, shape)
     return convert(sign, g.dtype) * g ** (1 / p)
+
+
+# ---- Poisson's distribution
+
+
+def _poisson_by_products(key: Any, rate: Any, shape: tuple[int, ...]) -> Any:
+    """Return numbers of events: uniform numbers are multiplied until they fall below exp(-rate).
+
+    Source:
+        Knuth (1997), The art of computer programming, volume 2, section 3.4.1.
+    """
+
+    def step(state: Any) -> Any:
+        count, rest, logs = state
+        rest, first = split(rest)
+        u = uniform(first, shape, np.float32)
+        return fnp.where(logs > -rate, count + 1, count), rest, logs + fnp.log(u)
+
+    start = convert(fnp.zeros_like(rate), np.dtype(np.int32)), key, fnp.zeros_like(rate)
+    return _while(lambda state: fnp.any(state[2] > -rate), step, start)[0] - 1
+
+
+def _poisson_by_rejection(key: Any, rate: Any, shape: tuple[int, ...]) -> Any:
+    """Return numbers of events for a rate of at least ten.
+
+    Source:
+        Hörmann (1993), The transformed rejection method for generating Poisson random variables.
+    """
+    one = rate.dtype.type
+    b = one(0.931) + one(2.53) * fnp.sqrt(rate)
+    a = one(-0.059) + one(0.02483) * b
+    scale, limit = one(1.1239) + one(1.1328) / (b - one(3.4)), one(0.9277) - one(3.6224) / (b - 2)
+
+    def step(state: Any) -> Any:
+        count, done, rest = state
+        rest, first, second = split(rest, 3)
+        u, v = uniform(first, shape, rate.dtype) - one(0.5), uniform(second, shape, rate.dtype)
+        near = one(0.5) - fnp.abs(u)
+        k = fnp.floor((2 * a / near + b) * u + rate + one(0.43))
+        s = fnp.log(v * scale / (a / (near * near) + b))
+        t = k * fnp.log(rate) - rate - convert(_special("gammaln", k + 1), rate.dtype)
+        is_out = (k < 0) | ((near < one(0.013)) & (v > near))
+        accept = ((near >= one(0.07)) & (v <= limit)) | (fnp.logical_not(is_out) & (s <= t))
+        return fnp.where(accept, k, count), done | accept, rest
+
+    start = fnp.zeros_like(rate) - 1, rate < 0, key
+    return convert(
+        _while(lambda state: fnp.logical_not(fnp.all(state[1])), step, start)[0], np.dtype(np.int32)
+    )
+
+
+def _while(*args: Any) -> list[Any]:
+    outs = import_module("fgrad.lax.loops").while_loop(*args)  # late: most of what is drawn needs no loop
+    return [x if is_traced(x) else x.numpy() for x in map(fnp.asarray, outs)]
+
+
+def poisson(key: Any, lam: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
+    """Return numbers of events of Poisson's distribution."""
+    shape, kind = _of_shape("poisson", shape, lam), np.dtype(np.int32 if dtype in (None, int) else dtype)
+    given = _real(lam, np.dtype(np.float32))
+    rate = fnp.broadcast_to(given.detach() if isinstance(given, Tensor) else given, shape)
+    few = fnp.isnan(rate) | (rate < 10)
+    some = _poisson_by_products(_checked(key), fnp.where(few, rate, np.float32(0)), shape)
+    many = _poisson_by_rejection(key, fnp.where(few, np.float32(1e5), rate), shape)
+    return convert(fnp.where(rate == 0, 0, fnp.where(few, some, many)), kind)
 
 
 def orthogonal(key: Any, n: int, shape: Shape = (), dtype: Any = None, m: int | None = None) -> Any:

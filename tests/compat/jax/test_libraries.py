@@ -170,6 +170,20 @@ def test_branches_take_none():
     assert lax.switch(1, [lambda: 1.0, lambda: 2.0]) == 2
 
 
+def test_branches_may_have_operands_of_their_own():
+    take = lambda given: lax.cond(given, (1.0, 2.0), lambda x: x[0], (), lambda _: 3.0)
+    assert [float(take(True)), float(take(False)), float(jax.jit(take)(False))] == [1, 3, 3]
+
+
+def test_updates_are_added_along_whole_axes():
+    numbers = lax.ScatterDimensionNumbers((0,), (1,), (1,))
+    places = jnp.array([[1], [3], [1]])
+    found = lax.scatter_add(jnp.zeros((2, 5)), places, jnp.arange(6.0).reshape(2, 3), numbers)
+    close(found, [[0, 2, 0, 1, 0], [0, 8, 0, 4, 0]])
+    with pytest.raises(NotImplementedError, match="whole axes"):
+        lax.scatter_add(jnp.zeros(5), places, jnp.ones((3, 2)), lax.ScatterDimensionNumbers((1,), (), (0,)))
+
+
 def test_equal_elements_stay_in_order():
     x = jnp.array([-0.8, 0.6, 1.2, -1.0, -0.7, 0.6, 1.1, -1.0, 0.4] * 3)
     found = np.argsort(np.asarray(x), kind="stable")
@@ -316,6 +330,7 @@ def test_distributions_are_of_elements():
     stats = jax.scipy.stats
     close(stats.norm.logpdf(X), -0.5 * X**2 - 0.5 * np.log(2 * np.pi))
     close(stats.poisson.pmf(2, jnp.array([1.0, 2.0])), [np.exp(-1) / 2, 2 * np.exp(-2)])
+    close(jax.scipy.special.multigammaln(jnp.array([3.0]), jnp.array(2)), [1.5501950])
     assert stats.truncnorm.cdf(0.5, -1.0, 2.0).dtype == jnp.float32
     close(stats.expon.sf(X, scale=2.0), np.exp(-np.maximum(X, 0) / 2))
     with pytest.raises(NotImplementedError, match="gaussian_kde"):

@@ -28,8 +28,18 @@ Function = Callable[..., Any]
 _REST: Any = object()
 
 
-def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any, **kwargs: Any) -> Any:
-    """Return `true_fun(*operands)` or `false_fun(*operands)`."""
+def cond(pred: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return `true_fun(*operands)` or `false_fun(*operands)`.
+
+    Each function may have an operand of its own: `cond(pred, x, true_fun, y, false_fun)`.
+    """
+    if len(args) == 4 and callable(args[1]) and callable(args[3]) and not callable(args[0]):
+        x, on_true, y, on_false = args
+        args = (lambda x, _: on_true(x)), (lambda _, y: on_false(y)), x, y
+    true_fun, false_fun, *operands = (
+        *args,
+        *(kwargs.pop(k) for k in ("true_fun", "false_fun") if k in kwargs),
+    )
     return switch(as_array(pred).astype(bool).astype(int), (false_fun, true_fun), *operands, **kwargs)
 
 
@@ -232,6 +242,31 @@ def _approximate(descending: bool) -> Function:
 def convert_element_type(operand: Any, new_dtype: Any) -> Array:
     """Return elements in another dtype."""
     return as_array(operand).astype(new_dtype)
+
+
+class ScatterDimensionNumbers(NamedTuple):
+    """Which axes of updates lie in windows, and which axes of the operand indices count."""
+
+    update_window_dims: Sequence[int]
+    inserted_window_dims: Sequence[int]
+    scatter_dims_to_operand_dims: Sequence[int]
+
+
+def scatter_add(
+    operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, **_: Any
+) -> Array:
+    """Return a copy with updates added at places, of which every other axis is whole."""
+    axes = tuple(dimension_numbers.scatter_dims_to_operand_dims)
+    if sorted(axes) != sorted(dimension_numbers.inserted_window_dims):
+        raise NotImplementedError("fgrad's jax.lax.scatter_add adds along whole axes: use .at[...].add")
+    x, indices, new = as_array(operand), as_array(scatter_indices), as_array(updates)
+    windows = tuple(dimension_numbers.update_window_dims)
+    order = [k for k in range(new.ndim) if k not in windows] + list(windows)
+    front = tuple(range(len(axes)))
+    moved = made(fnp.moveaxis(x._tensor, axes, front), x.form)
+    places = tuple(indices[..., k] for k in range(indices.shape[-1]))
+    out = moved.at[places].add(made(fnp.transpose(new._tensor, order), new.form))
+    return made(fnp.moveaxis(out._tensor, front, axes), out.form)
 
 
 def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
@@ -543,6 +578,7 @@ NAMES: dict[str, Any] = {
         dict.fromkeys(("all_to_all", "pswapaxes"), "all_gather has every part"),
     ),
     "ConvDimensionNumbers": ConvDimensionNumbers,
+    "ScatterDimensionNumbers": ScatterDimensionNumbers,
     "Precision": Precision,
     "approx_max_k": _approximate(descending=True),
     "approx_min_k": _approximate(descending=False),
@@ -558,6 +594,7 @@ NAMES: dict[str, Any] = {
     "dynamic_update_slice": dynamic_update_slice,
     "dynamic_update_index_in_dim": dynamic_update_index_in_dim,
     "dynamic_update_slice_in_dim": dynamic_update_slice_in_dim,
+    "full": NUMPY["full"],
     "full_like": NUMPY["full_like"],
     "integer_pow": lambda x, y: operator.pow(as_array(x), int(y)),
     "iota": lambda dtype, size: NUMPY["arange"](size, dtype=dtype),
@@ -570,6 +607,7 @@ NAMES: dict[str, Any] = {
     "reduce_window": reduce_window,
     "rsqrt": lambda x: elementwise(lambda t: 1 / fnp.sqrt(t), x, inexact=True),
     "scan": scan,
+    "scatter_add": scatter_add,
     "select": select,
     "stop_gradient": stop_gradient,
     "switch": switch,

@@ -116,7 +116,7 @@ def _short_normal(key: Any, shape: Any = ()) -> Array:
 
 _SHORT: dict[str, Callable[..., Array]] = {"normal": _short_normal, "uniform": _short_uniform}
 # what is drawn where no dtype is given, if it is no float; it has 64 bits where these are enabled
-_DRAWN = dict.fromkeys(("geometric", "rademacher", "randint"), "i8") | {"bits": "u8", "key": ""}
+_DRAWN = dict.fromkeys(("geometric", "poisson", "rademacher", "randint"), "i8") | {"bits": "u8", "key": ""}
 
 
 def _plain(x: Any) -> Any:
@@ -208,7 +208,7 @@ _MAIN: dict[str, Any] = {
 }
 _SPECIAL = words(
     "bessel_jn betainc betaln digamma entr erf erfc erfinv expit gammainc gammaincc gammaln i0 i0e i1 i1e "
-    "log_ndtr logit multigammaln expi ndtr ndtri xlog1py xlogy"
+    "log_ndtr logit expi ndtr ndtri xlog1py xlogy"
 )
 
 _DISTRIBUTIONS = words(
@@ -382,6 +382,7 @@ MODULES: dict[str, Source] = {
     "jax.scipy.special": lambda: (
         {"logsumexp": nn.logsumexp}
         | {n: _elements(getattr(fgrad.scipy.special, n)) for n in _SPECIAL if hasattr(fgrad.scipy.special, n)}
+        | {"multigammaln": lambda a, d: _elements(lambda a: fgrad.scipy.special.multigammaln(a, int(d)))(a)}
     ),
     "jax.sharding": lambda: devices.SHARDING,
     "jax.stages": lambda: {"Compiled": transformations.Compiled, "Lowered": transformations.Lowered},

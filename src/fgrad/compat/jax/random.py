@@ -13,7 +13,7 @@ _OTHERS = "fgrad.random.{} draws from the same distribution, from other bits"
 _ABSENT = absent(
     "compat.jax.random",
     {
-        **{name: _OTHERS.format(name) for name in ("binomial", "poisson")},
+        "binomial": _OTHERS.format("binomial"),
         "ball": "draw a direction by normal, and a radius by uniform",
         "double_sided_maxwell": "multiply maxwell by rademacher",
     },
