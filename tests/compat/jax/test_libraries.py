@@ -432,3 +432,17 @@ def test_states_of_transformations_are_compared():
     assert len(found) >= 7
     assert all(inner != outer for inner in found)
     assert outer == state()
+
+
+def test_containers_that_tell_arrays_from_other_things_are_mapped():
+    class Pair:
+        def __init__(self, x):
+            self.x = x
+
+    def divided(p):
+        return ((p.x,), None) if jax.core.valid_jaxtype(p.x) else ((), p.x)
+
+    jax.tree_util.register_pytree_node(Pair, divided, lambda aux, xs: Pair(*xs) if xs else Pair(aux))
+    mapped = jax.vmap(lambda x: (Pair(x.sum()), x), out_axes=(0, 1))(jnp.ones((2, 3)))
+    close(mapped[0].x, [3, 3])
+    assert mapped[1].shape == (3, 2)

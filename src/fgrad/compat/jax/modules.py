@@ -284,6 +284,7 @@ MODULES: dict[str, Source] = {
     "jax.core": lambda: {
         "Tracer": Tracer,
         "Trace": Trace,
+        "valid_jaxtype": _is_value,
         "get_opaque_trace_state": _trace_state,
         **jaxprs.CORE,
         "pytype_aval_mappings": {np.ndarray: as_array},

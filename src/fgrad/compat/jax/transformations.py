@@ -399,16 +399,18 @@ def vmap(
 
         flat = Flat(call, [leaves[i] for i in chosen])
 
+        moved: list[Any] = []
+
         def split(*tensors: Any) -> tuple[list[Any], list[Any]]:
             outs = flat(*tensors)
-            pairs = list(zip(outs, _prefix(out_axes, unflatten(flat.out, outs)), strict=True))
+            moved[:] = _prefix(out_axes, flat.results(outs))
+            pairs = list(zip(outs, moved, strict=True))
             return [o for o, k in pairs if k is not None], [o for o, k in pairs if k is None]
 
         each = fgrad.vmap(
             split, tuple(places[i] for i in chosen), (0, None), axis_name=axis_name, axis_size=axis_size
         )
         stacked, shared = map(iter, each(*flat.tensors))
-        moved = _prefix(out_axes, unflatten(flat.out, flat.forms))
         return flat.results([next(shared) if k is None else fnp.moveaxis(next(stacked), 0, k) for k in moved])
 
     return mapped
