@@ -546,3 +546,28 @@ def test_transposed_convolutions():
     z = lax.conv_transpose(x, jnp.swapaxes(w, 2, 3), (2, 3), "SAME", transpose_kernel=True)
     y = lax.conv_transpose(x, w[::-1, ::-1], (2, 3), "SAME")
     close(z, y)
+
+
+def test_checkpoints_read_their_function_once():
+    read = []
+
+    def f(x, y):
+        read.append(1)
+        return {"a": jnp.sin(x) * y, "n": 3}
+
+    def loss(x):
+        again = jax.checkpoint(lambda v: f(v, x))  # what is taken from outside is differentiated too
+        return jnp.sum(again(x)["a"]) * again(x)["n"]
+
+    close(jax.grad(loss)(X), 3 * (np.cos(X) * X + np.sin(X)))
+    assert len(read) == 2
+    close(jax.jit(jax.grad(loss))(X), 3 * (np.cos(X) * X + np.sin(X)))
+    close(jax.vmap(jax.grad(loss))(X), 3 * (np.cos(X) * X + np.sin(X)))
+    close(jax.grad(lambda x: jnp.sum(jax.grad(loss)(x)))(X), 3 * (2 * np.cos(X) - X * np.sin(X)))
+    close(jax.jvp(loss, (X,), (np.ones_like(X),))[1], np.sum(3 * (np.cos(X) * X + np.sin(X))))
+    static = jax.checkpoint(lambda x, n: x**n, static_argnums=1)
+    close(jax.grad(lambda x: jnp.sum(static(x, 3)))(X), 3 * X**2)
+
+
+def test_axes_are_added_in_front():
+    assert lax.broadcast_to_rank(jnp.ones(3), 3).shape == (1, 1, 3)

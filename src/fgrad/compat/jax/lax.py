@@ -584,6 +584,10 @@ NAMES: dict[str, Any] = {
     "approx_min_k": _approximate(descending=False),
     "associative_scan": associative_scan,
     "axis_index": lambda axis_name: made(fgrad.lax.axis_index(axis_name)),
+    "broadcast_to_rank": lambda x, rank: made(
+        fnp.reshape(as_array(x)._tensor, (1,) * (rank - as_array(x).ndim) + as_array(x).shape),
+        as_array(x).form,
+    ),
     "broadcast_shapes": lambda *shapes: tuple(fnp.broadcast_shapes(*shapes)),
     "clamp": clamp,
     "cond": cond,

@@ -555,6 +555,10 @@ def checkpoint(
             return fun(*merged(args, static, values[0]), **values[1])
 
         flat = Flat(call, ([a for i, a in enumerate(args) if i not in static], kwargs))
-        return flat.results(fgrad.checkpoint(flat, policy=policy)(*flat.tensors))
+        # read once, as in JAX: what the function finds in Python may be gone when the reverse pass comes
+        known = [Aval(a.shape, a._tensor.dtype) for a in flat.arrays]
+        program, outside = staged(flat, known, greedy=True)
+        run = fgrad.checkpoint(lambda *values: program.run(list(values)), policy=policy)
+        return flat.results(run(*outside, *flat.tensors))
 
     return again
