@@ -62,7 +62,6 @@ SURFACE = {
     ),
     "sparse/dependencies.py": "which entries a read reaches, and a write: one rule each",
     "sparse/lanes.py": "how slopes follow operations that scale and move: one rule each",
-    "random/threefry.py": "the distributions that are drawn: JAX's names",
     "core/operators.py": "what operators and methods of Tensors call: NumPy's names",
     "core/rewriting/operations.py": "what passes write: one method each",
 }
