@@ -399,6 +399,11 @@ def test_masked_and_moved():
         assert round(jnp.array(1.26), 1).item() == pytest.approx(1.3)
 
 
+def test_arrays_that_live_are_found():
+    x = jnp.ones(3)
+    assert any(x is y for y in jax.live_arrays())
+
+
 def test_values_and_kinds():
     assert jax.extend.core.valid_jaxtype(X)
     assert jax.api_util.safe_map(divmod, [7, 9], (2, 4)) == [(3, 1), (2, 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager, nullcontext
@@ -199,6 +200,7 @@ _MAIN: dict[str, Any] = {
     "process_index": lambda *_: 0,
     "checking_leaks": nullcontext,
     "jacobian": transformations.jacrev,
+    "live_arrays": lambda platform=None: [x for x in gc.get_objects() if x.__class__ is Array],
     "named_call": lambda fun, **_: fun,
     "named_scope": fgrad.named_scope,
     "remat": transformations.checkpoint,
