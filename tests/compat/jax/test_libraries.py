@@ -360,6 +360,8 @@ def test_shardings_hold_whole_arrays():
     assert x.sharding.is_fully_replicated
     assert x.devices() == set(jax.devices())
     assert jax.P("x", None) == ("x", None)
+    jax.config.update("jax_num_cpu_devices", 2)  # there is one all the same
+    assert jax.device_count() == 1
     with pytest.raises(NotImplementedError, match="one device"):
         jax.make_mesh((2,), ("x",))
 

@@ -95,9 +95,10 @@ class Config:
         return self.jax_enable_x64
 
 
-_FREE = (  # products are as exact as their dtype anyway
+_FREE = (  # products are as exact as their dtype anyway, and what needs a second device raises
     "jax_default_matmul_precision",
     "jax_log_compiles",
+    "jax_num_cpu_devices",
     "jax_traceback_filtering",
 )
 _PROMOTIONS = {
