@@ -238,6 +238,15 @@ def test_the_first_argument_may_be_static():
     assert len(double(3, X)) == 3
 
 
+def test_matrices_without_a_factor_have_nan():
+    no = -jnp.eye(2)
+    close(jnp.linalg.cholesky(no), [[np.nan, 0], [np.nan, np.nan]])
+    close(jax.scipy.linalg.cholesky(no), [[np.nan, np.nan], [0, np.nan]])
+    close(jax.scipy.linalg.cholesky(no, lower=True), [[np.nan, 0], [np.nan, np.nan]])
+    with pytest.raises(np.linalg.LinAlgError):
+        jax.grad(lambda x: jnp.linalg.cholesky(x * no).sum())(1.0)
+
+
 def test_factors_say_which_triangle_by_a_truth_value():
     factor, lower = jax.scipy.linalg.cho_factor(jnp.array([[4.0, 2.0], [2.0, 5.0]]), lower=True)
     assert lower is True

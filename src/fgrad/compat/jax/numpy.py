@@ -632,7 +632,17 @@ def _linear(name: str, module: Any = fnp.linalg) -> Function:
         it = iter(tensors)
         found = getattr(module if module is fnp.linalg else fgrad.scipy.linalg, name)
         given = [next(it) if isinstance(a, Array | np.ndarray) else opened(a) for a in args]
-        out = found(*given, **{k: opened(v) for k, v in kwargs.items()})
+        try:
+            out = found(*given, **{k: opened(v) for k, v in kwargs.items()})
+        except np.linalg.LinAlgError:
+            if name != "cholesky" or tensors[0].ndim != 2 or is_traced(tensors[0]):
+                raise
+            # as in JAX; the triangle of a matrix with no factor, of which the other half is zero
+            upper = kwargs.get("upper", False)
+            if module is not fnp.linalg:
+                upper = not kwargs.get("lower", len(args) > 1 and args[1])
+            missing = np.full(tensors[0].shape, np.nan, tensors[0].dtype)
+            out = np.triu(missing) if upper else np.tril(missing)
         if not isinstance(out, tuple):
             return made(out)
         return _wrapped(out, form=False)
