@@ -18,7 +18,7 @@ with installed():
     import jax.test_util
     from jax import lax
     from jax import numpy as jnp
-    from jax._src import public_test_util
+    from jax._src import core, public_test_util
     from jax.example_libraries import optimizers, stax
     from jax.experimental import checkify, sparse
 
@@ -279,6 +279,7 @@ def test_optimizers_of_the_examples(name):
         state = step(i, state)
     np.testing.assert_allclose(params(state)["a"], a, atol=2e-5)
     np.testing.assert_allclose(params(state)["b"], b, atol=2e-5)
+    assert params(update(0, {}, start({}))) == {}
     with pytest.raises(TypeError, match="the gradients are"):
         update(0, [1.0], state)
 
@@ -392,6 +393,8 @@ def test_comparisons_of_arrays_are_compiled():
     assert [bool(v) for v in same(X, X)] == [True, True]
     assert [bool(v) for v in same(X, X + 1e-6)] == [False, True]
     assert not jnp.array_equal(X, X[:2])
+    assert jax.jit(jnp.array_equiv)(jnp.ones(2), jnp.ones((3, 1)))
+    assert not jnp.array_equiv(jnp.ones(2), jnp.ones(3))
     assert jnp.array_equal(jnp.array([jnp.nan, 1]), jnp.array([jnp.nan, 1]), equal_nan=True)
 
 
@@ -408,6 +411,14 @@ def test_masked_and_moved():
     assert jax.nn.one_hot(jnp.array([2, 0]), 3, axis=0).tolist() == [[0, 1], [0, 0], [1, 0]]
     with jax.disable_jit(False), jax.named_scope("part"):
         assert round(jnp.array(1.26), 1).item() == pytest.approx(1.3)
+
+
+def test_whether_a_transformation_is_under_way():
+    seen = []
+    jax.jit(lambda x: seen.append(core.trace_state_clean()) or x)(1.0)
+    jax.grad(lambda x: seen.append(core.trace_state_clean()) or x)(1.0)
+    assert seen == [False, False]
+    assert core.trace_state_clean()
 
 
 def test_arrays_that_live_are_found():

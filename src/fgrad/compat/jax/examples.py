@@ -59,7 +59,7 @@ def _optimizer(rule: Callable[..., Any], count: int) -> Optimizer:
             raise TypeError(f"the gradients are {given}, and the parameters {structure}")
         columns = [leaves, *(structure.flatten_up_to(m) for m in state.memory)]
         rows = [rule(i, g, *row) for g, *row in zip(gradients, *columns, strict=True)]
-        params, *memory = (unflatten(structure, column) for column in zip(*rows, strict=True))
+        params, *memory = (unflatten(structure, [row[k] for row in rows]) for k in range(count + 1))
         return OptimizerState(params, memory)
 
     return Optimizer(init, update, lambda state: state.params)

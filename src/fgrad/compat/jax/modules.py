@@ -198,6 +198,7 @@ _MAIN: dict[str, Any] = {
     "pure_callback": callbacks.pure_callback,
     "process_count": lambda *_: 1,
     "process_index": lambda *_: 0,
+    "check_tracer_leaks": nullcontext,
     "checking_leaks": nullcontext,
     "jacobian": transformations.jacrev,
     "live_arrays": lambda platform=None: [x for x in gc.get_objects() if x.__class__ is Array],
@@ -257,10 +258,13 @@ MODULES: dict[str, Source] = {
     "jax._src": _loaded(
         *(
             f"jax._src.{n}"
-            for n in ("ad_util", "compiler", "dispatch", "public_test_util", "traceback_util", "xla_bridge")
+            for n in words("ad_util compiler core dispatch public_test_util traceback_util xla_bridge")
         )
     ),
     "jax._src.ad_util": lambda: jaxprs.AD | {"stop_gradient_p": lax.NAMES["stop_gradient_p"]},
+    "jax._src.core": lambda: {
+        "trace_state_clean": lambda: not current().traces and not transformations.LEVELS.get()
+    },
     "jax._src.dispatch": lambda: {"wait_for_tokens": lambda: None},
     "jax._src.dtypes": lambda: {
         "TypePromotionError": errors.TypePromotionError,

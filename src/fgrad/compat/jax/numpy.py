@@ -579,6 +579,16 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Array:
     return made(fnp.roots(x._tensor)).astype(np.result_type(x.dtype, np.complex64))
 
 
+def array_equiv(a1: Any, a2: Any) -> Array:
+    """Return whether two arrays have the same elements where they are broadcast to one shape."""
+    x, y = array(a1), array(a2)
+    try:
+        np.broadcast_shapes(x.shape, y.shape)
+    except ValueError:
+        return made(np.False_)
+    return made(fnp.all(elementwise(fnp.equal, x, y)._tensor))
+
+
 stack = _joined("stack")
 
 
@@ -693,7 +703,7 @@ OTHERS = words(
     "ravel_multi_index searchsorted setdiff1d union1d intersect1d spacing trapezoid tri "
     "tril_indices triu_indices unravel_index vander vecdot gradient tril_indices_from "
     "triu_indices_from diag_indices_from select apply_along_axis block unstack iscomplex isreal angle "
-    "array_equiv bitwise_count"
+    "bitwise_count"
 )
 NUMPYS = words(
     "e euler_gamma inf nan newaxis pi dtype ndim shape size floating integer inexact number generic "
@@ -724,6 +734,7 @@ NAMES: dict[str, Any] = {
     "unique": unique,
     "array": array,
     "array_equal": array_equal,
+    "array_equiv": array_equiv,
     "isclose": isclose,
     "asarray": asarray,
     "astype": astype,
