@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from fgrad import locks
 from fgrad.compiler import (
     contractions,  # noqa: F401 -- fills the rules of `decompose`
     dense_systems,  # noqa: F401 -- fills the library and the rules of `decompose`
@@ -165,7 +165,7 @@ class Plan(layout.Plan):
         self.inputs = list(program.inputs)
         self.outputs = [known.get(v, v) for v in self.outputs]
 
-    @cached_property
+    @locks.lazy
     def shares(self) -> bool:
         """Whether products that may be in pieces, for threads to share, are.
 
