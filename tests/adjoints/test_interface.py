@@ -310,3 +310,83 @@ def test_memory_stays_over_many_calls():
     before = run(500)
     kibibytes = 1024 if sys.platform == "darwin" else 1
     assert run(10_000) - before < 8 * 1024 * kibibytes  # one array a call would be 30 MiB
+
+
+@numba.vectorize(["float64(float64, float64)"])
+def declared(x, y):
+    return x * x / 3 + x // y
+
+
+@numba.vectorize
+def undeclared(x, y):
+    return x * x / 3 + x * y
+
+
+@numba.vectorize(["float32(float64, int64)"])
+def mixed_types(x, y):
+    return x / 3 + y
+
+
+@pytest.mark.parametrize("ufunc", [declared, undeclared, mixed_types])
+@pytest.mark.parametrize(
+    "x", [np.array([1.1, 2.3], "f"), np.array([7, 5]), np.array([0.3, 12.5]), np.array([True, False]), 2.5, 3]
+)
+@pytest.mark.parametrize("y", [2, np.float32(0.7), np.array([[4], [3]])])
+def test_a_ufunc_computes_in_the_types_of_its_loops(ufunc, x, y):
+    f = fgrad.differentiate(ufunc)
+    try:
+        expected = ufunc(np.asarray(x), y)  # a number of Python would take the type of y
+    except TypeError:
+        with pytest.raises(TypeError):
+            f(fgrad.tensor(x), y)
+        return
+    found = f(fgrad.tensor(x), y)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(f(x, fgrad.tensor(y)), ufunc(x, np.asarray(y)))
+    x = np.asarray(x)
+    if x.dtype == float:
+        slope = fgrad.jvp(lambda x: f(x, y), (x,), (np.ones_like(x),))[1]
+        h = 2.0**-6 if expected.dtype == "f" else 2.0**-20
+        difference = (ufunc(x + h, y) - ufunc(x - h, y)) / (2 * h)
+        np.testing.assert_allclose(slope, difference, rtol=1e-3 if expected.dtype == "f" else 1e-6)
+
+
+def test_a_ufunc_of_the_wrong_number_of_arguments():
+    with pytest.raises(TypeError, match="declared takes 2 arguments, not 1"):
+        fgrad.differentiate(declared)(fgrad.tensor(1.0))
+
+
+def test_a_ufunc_runs_as_its_options_say():
+    @numba.vectorize(fastmath=True)
+    def shifted(x):
+        return (x + 1e16) - 1e16
+
+    @numba.guvectorize(["(float64[:], float64[:])"], "(n)->()")
+    def inverses(x, out):
+        out[0] = 0.0
+        for i in range(len(x)):
+            out[0] += 1 / x[i]
+
+    x = np.arange(4.0)
+    np.testing.assert_array_equal(fgrad.differentiate(shifted)(fgrad.tensor(x)), shifted(x))
+    with np.errstate(divide="ignore"):
+        assert fgrad.differentiate(inverses)(fgrad.tensor(x)) == inverses(x) == np.inf
+    np.testing.assert_array_equal(fgrad.grad(fgrad.differentiate(inverses))(x + 1), -1 / (x + 1) ** 2)
+
+
+def test_defaults_of_a_kernel():
+    @fgrad.kernel
+    def powers(x, n=3, scale=0.5):
+        total = 0.0
+        for _ in range(n):
+            total += scale * x * x
+        return total
+
+    assert powers(2.0) == float(powers(fgrad.tensor(2.0))) == 6.0
+    assert fgrad.grad(powers)(2.0) == 6.0
+    assert fgrad.grad(lambda x: powers(x, scale=1.0))(2.0) == 12.0
+    assert fgrad.grad(fgrad.jit(powers))(2.0) == 6.0
+    assert "def powers_vjp(" in powers.source("vjp", 2.0)
+    with pytest.raises(TypeError, match="missing a required argument: 'x'"):
+        powers(n=fgrad.tensor(2.0))

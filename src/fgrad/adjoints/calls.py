@@ -17,6 +17,7 @@ from numba import types
 
 from fgrad.adjoints import library, syntax
 from fgrad.adjoints.library import LIBRARY, METHODS
+from fgrad.adjoints.sources import demand_frozen
 from fgrad.adjoints.values import (
     Array,
     Group,
@@ -32,7 +33,7 @@ from fgrad.adjoints.values import (
     ndim_of,
     unified,
 )
-from fgrad.compat.numba import is_dispatcher, is_dufunc, is_gufunc
+from fgrad.compat.numba import dispatcher_of, is_dispatcher, is_dufunc, is_gufunc
 
 _MAKERS = {np.empty, np.zeros, np.ones, np.full, np.empty_like, np.zeros_like, np.ones_like, np.full_like}
 _GRIDS = {np.arange, np.eye, np.identity}
@@ -89,6 +90,7 @@ class Calls:
         """Return what a call gives."""
         function = getattr(function, "kernel_to_differentiate", function)
         if is_dispatcher(function):
+            demand_frozen(function)
             return self.inline(function.py_func, args, keywords)  # type: ignore[no-any-return]
         if isinstance(function, FunctionType) and function.__module__ == library.__name__:
             return self.inline(function, args, keywords)  # type: ignore[no-any-return]
@@ -167,7 +169,9 @@ class Calls:
 
     def elementwise_kernel(self, function: Any, args: Sequence[Value]) -> Value:
         """Return a ufunc that Numba has compiled, applied to numbers or arrays."""
-        inner = function._dispatcher.py_func
+        dispatcher = dispatcher_of(function)
+        demand_frozen(dispatcher)
+        inner = dispatcher.py_func
         if all(isinstance(a, Scalar) for a in args):
             return self.inline(inner, args, {})  # type: ignore[no-any-return]
         dims = [self.stable(d) for d in self.broadcast([a for a in args if not isinstance(a, Scalar)])]

@@ -18,9 +18,18 @@ from fgrad.adjoints import emission
 from fgrad.adjoints.operation import call
 from fgrad.adjoints.programs import Cost, Form, Program, Users
 from fgrad.adjoints.records import Records, Struct, taken_apart
-from fgrad.adjoints.stored import keeping, stamped
+from fgrad.adjoints.sources import demand_frozen
+from fgrad.adjoints.stored import content, keeping, stamped
 from fgrad.adjoints.syntax import UnsupportedKernelError
-from fgrad.compat.numba import core_of, is_dispatcher, is_dufunc, is_gufunc
+from fgrad.compat.numba import (
+    core_of,
+    dispatcher_of,
+    is_dispatcher,
+    is_dufunc,
+    is_gufunc,
+    loop_dtypes,
+    options_of,
+)
 from fgrad.compat.numba_pipeline import short
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer
@@ -30,6 +39,7 @@ from fgrad.numpy.registry import storable
 from fgrad.ops.linear import broadcast_to, reshape
 
 ResultShape: TypeAlias = Callable[..., Any]
+_WEAK = (int, float, complex)  # numbers of Python, which take the dtype of what they meet
 _making = locks.lock()
 _numbers = itertools.count(1)
 
@@ -41,15 +51,19 @@ class Differentiable:
         kernel_to_differentiate: the user's dispatcher.
     """
 
+    _run: Callable[..., None] | None = None  # what runs where the kernel is the loop of a ufunc
+
     def __init__(
         self, kernel: Any, checkpoint: int | bool = False, result_shape: ResultShape | None = None
     ) -> None:
         self.kernel_to_differentiate: Any = kernel
         self.checkpoint: int | bool = checkpoint
-        self._result_shape, self._stamp = result_shape, stamped(kernel)
+        self._result_shape, self._stamp, self._content = result_shape, stamped(kernel), content(kernel)
+        self._compiled: Any = kernel  # what Numba compiles of the user's, and may have compiled before
         self.__name__: str = kernel.py_func.__name__
         self.__doc__ = kernel.py_func.__doc__
         self.__wrapped__: Callable[..., Any] = kernel.py_func
+        self._count: int = kernel.py_func.__code__.co_argcount
         self._programs: dict[Any, Program] = {}
         self._last: Program | None = None
 
@@ -58,7 +72,7 @@ class Differentiable:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel; where an argument is a Tensor, results are Tensors."""
-        if kwargs:
+        if kwargs or len(args) < self._count:
             args = self._bound(args, kwargs)
         leaves: list[Any] = []
         structure = _flattened(args, leaves)
@@ -106,6 +120,8 @@ class Differentiable:
 
     def _program(self, args: Sequence[Any]) -> tuple[Program, list[Any]]:
         """Return the program for arguments like these, and its operands."""
+        if len(args) < self._count:
+            args = self._bound(args, {})
         leaves: list[Any] = []
         structure = _flattened(tuple(args), leaves)
         return self._prepared(leaves, structure)
@@ -142,19 +158,35 @@ class Differentiable:
         base = self._programs.get((structure, tuple(kinds)))
         if base is None:
             types = _argument_types(structure, kinds)
-
-            self._stamp = self._stamp or stamped(self.kernel_to_differentiate)  # it names what came later
+            changed = self._changed()
             form = Form(
                 lambda values: _unflattened(structure, iter(values)),
                 lambda names, classes: _texts(structure, iter(names), classes),
                 self._stamp,
                 self._result_shape,
+                self._run,
             )
             base = Users(self.kernel_to_differentiate, types, form)
+            if changed:  # and it is no number, which lowering has named
+                raise UnsupportedKernelError(
+                    f"an array or function that {self.__name__} takes from outside has changed since it was "
+                    "compiled, and Numba keeps what was there then: its derivative would be that of another "
+                    f"function. Define {self.__name__} anew, or pass it as an argument"
+                )
             base.function.snapshots = self.checkpoint
             self._programs[structure, tuple(kinds)] = base
         assert isinstance(base, Users)  # noqa: S101 -- as made above
         return base.with_fixed(fixed)
+
+    def _changed(self) -> bool:
+        """Return whether what the kernel names has changed since Numba compiled it."""
+        demand_frozen(self._compiled)
+        now = content(self.kernel_to_differentiate)
+        if self._content and now != self._content and self._compiled.overloads:
+            return True
+        if now != self._content or not self._stamp:  # it names what came later
+            self._content, self._stamp = now, stamped(self.kernel_to_differentiate)
+        return False
 
     def cost(self, *args: Any) -> Cost:
         """Return what the adjoint with respect to all floating arguments takes at some arguments: it runs.
@@ -323,17 +355,15 @@ class Elementwise(Differentiable):
     """A ufunc that Numba compiles, with derivatives."""
 
     def __init__(self, ufunc: Any) -> None:
-        function = ufunc._dispatcher.py_func
+        function = dispatcher_of(ufunc).py_func
         names = list(inspect.signature(function).parameters)
         index = ", ".join(f"{n}[k]" for n in names)
         text = (
             f"def loop(out, {', '.join(names)}):\n"
             f"    for k in range(len({names[0] if names else 'out'})):\n        out[k] = element({index})\n"
         )
-        loop = _written("loop", function, text)
-        super().__init__(numba.njit(**short())(loop))
-        self.ufunc, self._element = ufunc, loop.__globals__["element"]
-        self._dtypes: dict[Any, np.dtype[Any]] = {}
+        super().__init__(_written(function, text, {**options_of(ufunc), **short()}))
+        self.ufunc, self._compiled = ufunc, dispatcher_of(ufunc)
         self.__name__, self.__doc__, self.__wrapped__ = function.__name__, function.__doc__, function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -345,21 +375,25 @@ class Elementwise(Differentiable):
         return reshape(found, np.broadcast_shapes(*[np.shape(x) for x in args]))
 
     def _program(self, args: Sequence[Any]) -> tuple[Program, list[Any]]:
+        if len(args) != self.ufunc.nin:
+            raise TypeError(f"{self.__name__} takes {self.ufunc.nin} arguments, not {len(args)}")
         shape = np.broadcast_shapes(*[np.shape(x) for x in args])
         given = [x if x.__class__ is Tensor else np.asarray(x) for x in args]
+        *kinds, kind = loop_dtypes(self.ufunc, [type(x) if type(x) in _WEAK else v.dtype
+                                                for x, v in zip(args, given, strict=True)])  # fmt: skip
+        given = list(map(_as, given, kinds))
         if len(shape) == 1 and all(np.shape(x) == shape for x in given):
             flat = given
         else:
             flat = [reshape(broadcast_to(x, shape), (math.prod(shape),)) for x in given]
-        kinds = [numba.from_dtype(np.dtype(x.dtype)) for x in given]
-        key = tuple(kinds)
-        if key not in self._dtypes:
-            self._dtypes[key] = result_dtype(self._element, kinds)
-        out = np.empty(math.prod(shape), self._dtypes[key])
+        out = np.empty(math.prod(shape), kind)
         out.flags.writeable = False  # only its type counts: nobody need copy it
         program, operands = super()._program((out, *flat))
         program.function.params[0].fresh = True
         return program, operands
+
+    def _run(self, out: Any, *args: Any) -> None:
+        self.ufunc(*args, out)
 
 
 class Generalized(Differentiable):
@@ -377,8 +411,8 @@ class Generalized(Differentiable):
             f"def loop({', '.join(names)}):\n"
             f"    for k in range({names[-1]}.shape[0]):\n        element({', '.join(parts)})\n"
         )
-        super().__init__(numba.njit(_written("loop", function, text)))
-        self.gufunc = gufunc
+        super().__init__(_written(function, text, options_of(gufunc)))
+        self.gufunc, self._compiled = gufunc, dispatcher_of(gufunc)
         self.__name__, self.__doc__, self.__wrapped__ = function.__name__, function.__doc__, function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -400,6 +434,9 @@ class Generalized(Differentiable):
 
     def _program(self, args: Sequence[Any]) -> tuple[Program, list[Any]]:
         return super()._program(self._rows(args)[1])
+
+    def _run(self, *args: Any) -> None:
+        self.gufunc(*args)
 
     def _rows(self, args: Sequence[Any]) -> tuple[tuple[int, ...], list[Any]]:
         """Return the shape over which a core is repeated, and arguments and results with that as one axis."""
@@ -428,21 +465,14 @@ def _as(x: Any, dtype: np.dtype[Any]) -> Any:
     return x if x.dtype == dtype else x.astype(dtype)
 
 
-def _written(name: str, function: Callable[..., Any], text: str) -> Any:
-    """Return the function of a text, in which `element` is a kernel."""
-    file = f"<{function.__name__}: {name} {next(_numbers)}>"
+def _written(function: Callable[..., Any], text: str, options: dict[str, Any]) -> Any:
+    """Return a function `loop` that Numba compiles, of a text in which `element` is a kernel."""
+    file = f"<{function.__name__}: loop {next(_numbers)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    namespace: dict[str, Any] = {"element": numba.njit(function)}
+    options = {**options, "error_model": "numpy"}  # as in all ufuncs: division by zero raises nothing
+    namespace: dict[str, Any] = {"element": numba.njit(**options)(function)}
     exec(compile(text, file, "exec"), namespace)  # noqa: S102 -- fgrad's own
-    return namespace[name]
-
-
-def result_dtype(element: Any, kinds: Sequence[Any]) -> np.dtype[Any]:
-    """Return the dtype of what a compiled function of numbers gives."""
-    element.compile(tuple(kinds))
-    (signature,) = [s for s in element.nopython_signatures if s.args == tuple(kinds)]
-    found: np.dtype[Any] = numba.np.numpy_support.as_dtype(signature.return_type)
-    return found
+    return numba.njit(**options)(namespace["loop"])
 
 
 @overload

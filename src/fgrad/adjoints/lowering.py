@@ -14,7 +14,7 @@ from numba import types
 from fgrad.adjoints import syntax
 from fgrad.adjoints.jumps import RESULT
 from fgrad.adjoints.loops import Loops
-from fgrad.adjoints.sources import Scope, Source, source_of
+from fgrad.adjoints.sources import Scope, Source, demand_frozen, source_of
 from fgrad.adjoints.syntax import (
     Assign,
     Function,
@@ -150,7 +150,7 @@ class Lowering(Loops):
     ) -> Value:
         """Return what a call of another kernel gives: its statements take the place of the call."""
         source = source_of(function)
-        if any(s.source.function.__code__ is function.__code__ for s in self.scopes):
+        if any(s.source.function is function for s in self.scopes):
             raise self.fail(
                 f"{source.name} calls itself by way of others", "Let it call itself directly, or write a loop"
             )
@@ -453,6 +453,7 @@ def lowered(function: Callable[..., Any], argument_types: Sequence[Any]) -> tupl
         dispatcher: Any = function
         given = dispatcher.targetoptions
         options = {k: given[k] for k in ("fastmath", "error_model", "boundscheck") if given.get(k)}
+        demand_frozen(dispatcher)
         function = dispatcher.py_func
     known: dict[str, Any] = {}
     carried: dict[int, set[str]] = {}

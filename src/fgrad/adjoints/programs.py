@@ -327,7 +327,7 @@ class Users(Program):
     def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Return the outputs, by the user's own code."""
         args = self.arguments(values, own=True)
-        returned = self.kernel(*self.form.build(args))
+        returned = (self.form.run or self.kernel)(*self.form.build(args))
         written = [a for a, p in zip(args, self.function.params, strict=True) if p.written]
         parts = [
             np.array(x) if any(np.may_share_memory(x, a) for a in args) else x for x in _leaves(returned)
@@ -371,12 +371,14 @@ class Form(NamedTuple):
         texts: the same of names; a dictionary gets the classes of named tuples.
         stamp: what it was before it was compiled, as of `stored.stamped`.
         result_shape: what the user says of the shapes of results, from its arguments.
+        run: what runs it, where that is no kernel but a ufunc.
     """
 
     build: Callable[[Sequence[Any]], Sequence[Any]]
     texts: Callable[[Sequence[str], dict[str, Any]], Sequence[str]]
     stamp: str
     result_shape: Callable[..., Any] | None = None
+    run: Callable[..., Any] | None = None
 
 
 def _shapes(structure: Any, said: Any, found: list[shapes.Shape]) -> None:

@@ -1,6 +1,7 @@
 """Sources of kernels: their text, what its free names stand for, and a function while it is lowered."""
 
 from __future__ import annotations
+import __future__
 
 import ast
 import builtins
@@ -8,12 +9,19 @@ import inspect
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from functools import lru_cache
+from types import CodeType
 from typing import Any
+
+import numpy as np
 
 from fgrad.adjoints.jumps import without_jumps
 from fgrad.adjoints.recursion import RefusedError, calls_itself, without_recursion
 from fgrad.adjoints.syntax import UnsupportedKernelError, unsupported
 from fgrad.adjoints.values import Static, Value
+from fgrad.compat.cpython import codes, steps
+from fgrad.compat.numba import frozen_names
 from fgrad.core.trace import place_of
 
 
@@ -37,10 +45,14 @@ class Source:
             raise UnsupportedKernelError(
                 f"{place_of(f'{self.file}:{first}')}: write the kernel as a function with `def`"
             )
+        if not _is_source(found, function.__code__):
+            raise UnsupportedKernelError(
+                f"{place_of(f'{self.file}:{first}')}: {self.name} was imported before its source changed, "
+                "from which its derivative is made: import it anew"
+            )
         ast.increment_lineno(found, first - 1)
         self.tree = found
-        closure = inspect.getclosurevars(function)
-        self.names: dict[str, Any] = {**vars(builtins), **function.__globals__, **closure.nonlocals}
+        self.names: dict[str, Any] = _names(function)
         self.first = first
         self.loops: ast.FunctionDef = self.without_recursion()
 
@@ -61,23 +73,67 @@ class Source:
         known = self.names.get(first)
         for part in rest:
             known = getattr(known, part, None)
-        known = getattr(known, "kernel_to_differentiate", known)
-        known = getattr(known, "py_func", known)
-        return getattr(known, "__code__", None) is self.function.__code__
+        known = getattr(_own(known), "py_func", known)
+        return known is self.function
 
 
-_sources: dict[Any, Source] = {}
+def _is_source(tree: ast.FunctionDef, code: CodeType) -> bool:
+    """Return whether the code of a function is what a text gives: its file may have changed since."""
+    own = copy(tree)
+    own.decorator_list = []
+    cells = [ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)) for name in code.co_freevars]
+    around = ast.FunctionDef("around", _PARAMETERS, [*cells, own], [])
+    module = ast.fix_missing_locations(ast.Module([around if cells else own], []))
+    flags = code.co_flags & __future__.annotations.compiler_flag
+    made = compile(module, code.co_filename, "exec", flags, dont_inherit=True)
+    wanted = steps(code)
+    return any(steps(c) == wanted for c in codes(made))
+
+
+_PARAMETERS = ast.arguments([], [], None, [], [], None, [])
 
 
 def source_of(function: Callable[..., Any]) -> Source:
-    """Return the source of a function; it is read once."""
-    code = function.__code__
-    if function.__closure__ or code not in _sources:
-        made = Source(function)
-        if function.__closure__:
-            return made
-        _sources[code] = made
-    return _sources[code]
+    """Return the source of a function, which is read once, and what its names stand for now."""
+    found = copy(_read(function))
+    found.names = _names(function)
+    return found
+
+
+_read = lru_cache(1024)(Source)  # by the function: others of equal code may name other things
+
+
+def _names(function: Callable[..., Any]) -> dict[str, Any]:
+    return {**vars(builtins), **function.__globals__, **inspect.getclosurevars(function).nonlocals}
+
+
+def demand_frozen(dispatcher: Any) -> None:
+    """Refuse a function whose names stand for something else than when Numba compiled it.
+
+    Raises:
+        UnsupportedKernelError: its derivative would be that of another function.
+    """
+    function = dispatcher.py_func
+    names = _names(function)
+    for name, old in frozen_names(dispatcher):
+        new = names.get(name, old)
+        if _own(old) is _own(new) or (isinstance(old, _NUMBERS) and repr(old) == repr(new)):
+            continue
+        values = isinstance(old, _NUMBERS) and isinstance(new, _NUMBERS)
+        raise UnsupportedKernelError(
+            f"{place_of(f'{inspect.getsourcefile(function)}:{function.__code__.co_firstlineno}')}: "
+            f"{name} was {f'{old!r}' if values else 'something else'} when Numba compiled {function.__name__}"
+            f"{f', and is {new!r} now' if values else ''}: its derivative would be that of another function. "
+            f"Define {function.__name__} anew, or pass {name} as an argument"
+        )
+
+
+_NUMBERS = (bool, int, float, complex, str, tuple, np.generic)
+
+
+def _own(x: Any) -> Any:
+    """Return the kernel itself of what fgrad differentiates."""
+    return getattr(x, "kernel_to_differentiate", x)
 
 
 class Scope:

@@ -128,6 +128,14 @@ def stamped(dispatcher: Any) -> str:
         return ""
 
 
+def content(dispatcher: Any) -> str:
+    """Return a hash of a user's kernel, and of all that it names now; or ""."""
+    try:
+        return digest(dispatcher, trusts=True)
+    except UnknownError:
+        return ""
+
+
 def digest(value: Any, *, trusts: bool = False) -> str:
     """Return a hash of a value and of all that it names.
 

@@ -119,6 +119,36 @@ def behaviour(code: CodeType) -> tuple[Any, ...]:
     return code.co_code, *names, code.co_flags
 
 
+def codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield the functions inside of a function or module, and those inside of them."""
+    for x in code.co_consts:
+        if isinstance(x, CodeType):
+            yield x
+            yield from codes(x)
+
+
+def steps(code: CodeType) -> list[Any]:
+    """Return what a function does step by step, as every compilation of its text says it.
+
+    The same text is compiled to other instructions for a call where its module imports what is called.
+    """
+    found: list[Any] = [code.co_varnames]
+    for i in dis.get_instructions(code):
+        if i.opname in _SILENT:
+            continue
+        name = _ALIKE.get(i.opname, i.opname)
+        if i.opcode in _JUMPS:
+            found.append(name)
+        elif isinstance(i.argval, CodeType):
+            found.append(steps(i.argval))
+        else:
+            found.append((name, repr(i.argval)))
+    return found
+
+
+_SILENT = {"CACHE", "COPY_FREE_VARS", "EXTENDED_ARG", "MAKE_CELL", "NOP", "PRECALL", "PUSH_NULL", "RESUME"}
+_ALIKE = {"LOAD_METHOD": "LOAD_ATTR", "CALL_METHOD": "CALL_FUNCTION"}
+_JUMPS = {*dis.hasjrel, *dis.hasjabs}
 _INDEXING = dis.opmap.get("BINARY_SUBSCR", dis.opmap.get("BINARY_OP"))
 _STORING = frozenset(dis.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in dis.opmap)
 

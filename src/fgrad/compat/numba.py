@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from threading import RLock
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from fgrad.blocks import suppress
 from fgrad.compat import self_test
@@ -33,6 +37,8 @@ def functions_are_known() -> bool:
         all(kinds)
         and not is_dispatcher(ufunc)
         and core_of(gufunc) == (_copied, [()], [()], None)
+        and options_of(ufunc) == options_of(gufunc) == {}
+        and isinstance(ufunc.ufunc, np.ufunc)
         and found == numba.float64
     )
 
@@ -78,6 +84,64 @@ def core_of(gufunc: Any) -> tuple[Any, list[tuple[str, ...]], list[tuple[str, ..
     builder = gufunc.gufunc_builder
     kinds = builder._sigs[0] if builder._sigs else None
     return builder.py_func, builder.sin, builder.sout, getattr(kinds, "args", kinds)
+
+
+def dispatcher_of(ufunc: Any) -> Any:
+    """Return what compiles the function of a ufunc of Numba, or of a generalized one."""
+    return ufunc.gufunc_builder.nb_func if is_gufunc(ufunc) else ufunc._dispatcher
+
+
+def frozen_names(dispatcher: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names that a compiled function takes from outside, with what they stood for at that time.
+
+    Of code that came from Numba's files they are the numbers alone. Loops that it runs in parallel show none,
+    nor does what a shorter pipeline compiled.
+    """
+    from numba.core import ir  # noqa: PLC0415 -- late, as above
+
+    file = dispatcher.py_func.__code__.co_filename  # others' code may have been put into it
+    for made in list(dispatcher.overloads.values()):
+        known = made.type_annotation
+        if isinstance(known, str):
+            for name, text in re.findall(r"= (?:global|freevar)\((\w+): (.*)\)  ::", known):
+                with suppress(ValueError, SyntaxError):
+                    yield name, ast.literal_eval(text)
+            continue
+        for block in getattr(known, "blocks", {}).values():
+            for s in block.find_insts(ir.Assign):
+                if isinstance(s.value, ir.Global | ir.FreeVar) and s.loc.filename == file:
+                    yield s.value.name, s.value.value
+
+
+def options_of(ufunc: Any) -> dict[str, Any]:
+    """Return the options of `numba.njit` that a ufunc of Numba, or a generalized one, was made with."""
+    made = ufunc.gufunc_builder if is_gufunc(ufunc) else ufunc
+    return {k: v for k, v in made.targetoptions.items() if k in {"fastmath", "boundscheck"} and v}
+
+
+def loop_dtypes(ufunc: Any, given: Sequence[Any]) -> tuple[np.dtype[Any], ...]:
+    """Return the dtypes of arguments and result of the loop that a ufunc of Numba runs, compiled if need be.
+
+    Args:
+        ufunc: what `numba.vectorize` made.
+        given: the dtypes of arguments; of numbers of Python their types.
+
+    Raises:
+        TypeError: it was declared with types, and none of its loops takes these.
+    """
+    import numba  # noqa: PLC0415 -- late, as above
+
+    wanted = (*given, *[None] * ufunc.nout)
+    try:
+        found: tuple[np.dtype[Any], ...] = ufunc.ufunc.resolve_dtypes(wanted)
+    except TypeError as error:
+        kinds = [numba.from_dtype(np.dtype(kind)) for kind in given]
+        try:
+            ufunc.add(tuple(kinds))
+        except RuntimeError:  # it was declared with types
+            raise error from None
+        found = ufunc.ufunc.resolve_dtypes(wanted)
+    return found
 
 
 def typing_context() -> Any:
