@@ -571,3 +571,9 @@ def test_checkpoints_read_their_function_once():
 
 def test_axes_are_added_in_front():
     assert lax.broadcast_to_rank(jnp.ones(3), 3).shape == (1, 1, 3)
+
+
+def test_axes_of_different_lengths_are_not_mapped_together():
+    with pytest.raises(ValueError, match="inconsistent sizes for array axes to be mapped: 2, 3"):
+        jax.vmap(lambda x, y: x)(jnp.ones((2, 3)), jnp.ones(3))
+    assert jax.vmap(lambda x, y: x + y, in_axes=(-1, 0))(jnp.ones((2, 3)), jnp.ones(3)).shape == (3, 2)

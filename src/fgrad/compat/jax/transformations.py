@@ -407,6 +407,12 @@ def vmap(
             pairs = list(zip(outs, moved, strict=True))
             return [o for o, k in pairs if k is not None], [o for o, k in pairs if k is None]
 
+        pairs = [(a, places[i]) for i, a in zip(chosen, flat.arrays, strict=True)]
+        lengths = sorted({a.shape[k] for a, k in pairs if -a.ndim <= k < a.ndim})
+        if len(lengths) > 1:
+            raise ValueError(
+                f"vmap got inconsistent sizes for array axes to be mapped: {', '.join(map(str, lengths))}"
+            )
         each = fgrad.vmap(
             split, tuple(places[i] for i in chosen), (0, None), axis_name=axis_name, axis_size=axis_size
         )
