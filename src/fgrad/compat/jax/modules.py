@@ -201,7 +201,9 @@ _MAIN: dict[str, Any] = {
     "check_tracer_leaks": nullcontext,
     "checking_leaks": nullcontext,
     "jacobian": transformations.jacrev,
-    "live_arrays": lambda platform=None: [x for x in gc.get_objects() if x.__class__ is Array],
+    "live_arrays": lambda platform=None: [
+        x for x in gc.get_objects() if type(x) is Array
+    ],  # a proxy has the class of what it stands for
     "named_call": lambda fun, **_: fun,
     "named_scope": fgrad.named_scope,
     "remat": transformations.checkpoint,
