@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import config
+from fgrad.compiler.alike import Alike
 from fgrad.compiler.elements import SMALL
 from fgrad.compiler.fuse import BLOCK, Nest, Root
 from fgrad.compiler.index import Index, counter, linear
@@ -42,6 +43,12 @@ class Part:
         self.root: Root = root
         self.count: int = math.prod(root.var.aval.shape)
         self.blocks: int = 1
+
+    def of(self, root: Root) -> Part:
+        """Return the same of another reduction that is alike."""
+        other = Part(root)
+        other.blocks = self.blocks
+        return other
 
 
 class Memory(Var):
@@ -70,20 +77,50 @@ class Kernel(NamedTuple):
     parts: tuple[Part, ...]
     work: int  # elements times operations
 
+    def of(self, others: Mapping[Var, Var], nest: Nest, first: Nest) -> Kernel:
+        """Return the same of other variables.
 
-def emit(
-    nest: Nest, makers: dict[Var, tuple[Equation, int]], stored: Any, kept: Any, constants: Any
-) -> Kernel:
-    """Return the kernel of a nest.
+        Args:
+            others: which, by those of this kernel.
+            nest: of whose roots the parts are to be.
+            first: the nest of this kernel.
+        """
+        roots = dict(zip(first.roots, nest.roots, strict=True))
+        parts = {p: p.of(roots[p.root]) for p in self.parts}
+        return self._replace(
+            buffers=tuple([parts[b] if isinstance(b, Part) else others[b] for b in self.buffers]),
+            loads=frozenset([others[v] for v in self.loads]),
+            stores=frozenset([others[v] for v in self.stores]),
+            parts=tuple(parts.values()),
+        )
+
+
+class Emitter:
+    """Writes the kernels of nests, of those that are alike one.
 
     Args:
-        nest: loops and roots.
         makers: the equation of each variable.
-        stored: variables that are read from memory, where this nest does not compute them just then.
-        kept: of the roots those that are written to memory.
+        stored: variables that are read from memory, where a nest does not compute them just then.
         constants: the arrays of variables that are constant.
     """
-    return _Nest(nest, makers, stored, kept, constants).run()
+
+    def __init__(self, makers: dict[Var, tuple[Equation, int]], stored: Any, constants: Any) -> None:
+        self._context = makers, stored, constants
+        self._alike = Alike(makers, constants)
+        self._known: dict[Any, tuple[Kernel, list[Var], Nest]] = {}
+
+    def kernel(self, nest: Nest, kept: Any) -> Kernel:
+        """Return the kernel of a nest; `kept`: of its roots those that are written to memory."""
+        makers, stored, constants = self._context
+        pattern, variables = self._alike.of([r.var for r in nest.roots], stored)
+        places = {v: i for i, v in enumerate(variables)}
+        written = tuple([r.var in kept for r in nest.roots])
+        shared = tuple([(places[v], places[w]) for v, w in nest.shared.items() if v in places])
+        key = pattern, nest.pattern, written, shared
+        if key not in self._known:
+            self._known[key] = _Nest(nest, makers, stored, kept, constants).run(), variables, nest
+        kernel, others, first = self._known[key]
+        return kernel if first is nest else kernel.of(dict(zip(others, variables, strict=True)), nest, first)
 
 
 def combine(part: Part) -> Kernel:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.compiler.alike import Alike
 from fgrad.compiler.concatenation import is_joined
 from fgrad.compiler.elements import (
     NATIVE,
@@ -48,10 +49,20 @@ class Analysis(NamedTuple):
 
     unrolled: tuple[int, ...]  # axes
     reads: dict[tuple[Var, Any], None]
+    along: dict[tuple[Var, tuple[Any, ...]], None]  # of reads by axes, the counters of each axis
     floats: set[np.dtype[Any]]
     work: int
     wanted: dict[Var, None]  # should have memory besides
     computed: frozenset[Var]  # were computed for want of memory: with it, all of this may be otherwise
+
+    def of(self, others: Mapping[Var, Var]) -> Analysis:
+        """Return the same of other variables."""
+        return self._replace(
+            reads={(others[v], at): None for v, at in self.reads},
+            along={(others[v], terms): None for v, terms in self.along},
+            wanted={others[v]: None for v in self.wanted},
+            computed=frozenset([others[v] for v in self.computed]),
+        )
 
 
 class Root:
@@ -60,7 +71,7 @@ class Root:
     `at` has an index for each axis of the iteration, which for a reduction are the axes of its operand.
     """
 
-    __slots__ = ("at", "equation", "floats", "loops", "reads", "reduced", "unrolled", "var", "work")
+    __slots__ = ("along", "at", "equation", "floats", "loops", "reads", "reduced", "unrolled", "var", "work")
 
     def __init__(self, var: Var, equation: Equation) -> None:
         self.var: Var = var
@@ -74,6 +85,7 @@ class Root:
         self.unrolled: tuple[int, ...] = ()  # axes
         self.at: Indices = ()
         self.reads: dict[tuple[Var, Any], None] = {}
+        self.along: dict[tuple[Var, tuple[Any, ...]], None] = {}
         self.floats: set[np.dtype[Any]] = set()
         self.work: int = 0
 
@@ -101,6 +113,11 @@ class Root:
         """The loops over which it reduces."""
         return frozenset(k for i in self.reduced for k, _ in self.at[i].terms)
 
+    @property
+    def pattern(self) -> Any:
+        """All that there is to say of its loops."""
+        return self.loops, self.unrolled, self.at, self.reduced, self.work
+
     def places(self) -> list[Indices]:
         """Return every index inside the loops: several where axes are unrolled."""
         found: list[list[Index]] = [[]]
@@ -127,13 +144,16 @@ class Root:
                 axes = {i for i, ix in enumerate(self.at) for k, _ in ix.terms if k in need.loops}
                 self.unrolled = tuple(sorted({*self.unrolled, *axes}))
                 continue
-            found = builder.loads, elements.floats, builder.work, elements.wanted
+            reads = builder.loads
+            along = {(v, tuple([i.terms for i in at])): None for v, at in reads if not isinstance(at, Index)}
+            found = reads, along, elements.floats, builder.work, elements.wanted
             return Analysis(self.unrolled, *found, frozenset(stored.computed))
 
     def take(self, analysis: Analysis) -> None:
         """Have the loops that were found."""
         self.unrolled = analysis.unrolled
-        self.reads, self.floats, self.work = analysis.reads, analysis.floats, analysis.work
+        self.reads, self.along = analysis.reads, analysis.along
+        self.floats, self.work = analysis.floats, analysis.work
         self._number()
 
     def unroll(self, loop: int) -> bool:
@@ -195,6 +215,12 @@ class Nest:
     def roots(self) -> list[Root]:
         """All roots."""
         return [*(r for phase in self.phases for r in phase), *self.tails]
+
+    @property
+    def pattern(self) -> Any:
+        """All that there is to say of the loops, whatever the roots compute."""
+        phases = tuple([tuple([r.pattern for r in roots]) for roots in (*self.phases, self.tails)])
+        return self.depth, phases, frozenset(self.floats)
 
     @property
     def is_whole(self) -> bool:
@@ -340,6 +366,8 @@ def fuse(
     fusable = {id(e): is_fusable(e) for e in program.equations}
     chosen = _roots(program, makers, fusable)
     analyses: dict[tuple[Var, tuple[int, ...]], Analysis] = {}  # by the axes that were unrolled before
+    alike = Alike(makers, constants)
+    known: dict[Any, tuple[Analysis, list[Var]]] = {}
     while True:
         stored = _Stored(chosen, program, makers, fusable)
         roots = {v: Root(v, e) for e in program.equations for v in e.outs if v in chosen and fusable[id(e)]}
@@ -349,7 +377,12 @@ def fuse(
             for root in todo:
                 key = root.var, root.unrolled
                 if key not in analyses:
-                    analyses[key] = root.analyse(makers, stored, constants)
+                    pattern, variables = alike.of([root.var], stored)
+                    pattern = pattern, root.unrolled
+                    if pattern not in known:
+                        known[pattern] = root.analyse(makers, stored, constants), variables
+                    found, others = known[pattern]
+                    analyses[key] = found.of(dict(zip(others, variables, strict=True)))
                 root.take(analyses[key])
                 wanted |= analyses[key].wanted
             todo = _unrolled_alike(roots)
@@ -365,17 +398,17 @@ def _unrolled_alike(roots: dict[Var, Root]) -> list[Root]:
     """Unroll axes that the reader or the source of a value has unrolled; return the roots that changed."""
     changed: dict[Root, None] = {}
     for reader in roots.values():
-        for v, at in reader.reads:
+        for v, counters in reader.along:
             source = roots.get(v)
-            if source is None or source.scatters or isinstance(at, Index):
+            if source is None or source.scatters:
                 continue
             axes = [i for i in range(len(source.shape)) if i not in source.reduced]
-            for axis, ix in zip(axes, at, strict=True):
+            for axis, terms in zip(axes, counters, strict=True):
                 own = source.at[axis]
-                if own.terms and not ix.terms:
+                if own.terms and not terms:
                     if source.unroll(own.terms[0][0]):
                         changed[source] = None
-                elif axis in source.unrolled and ix.terms and reader.unroll(ix.terms[0][0]):
+                elif axis in source.unrolled and terms and reader.unroll(terms[0][0]):
                     changed[reader] = None
     return list(changed)
 

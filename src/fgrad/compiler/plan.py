@@ -26,7 +26,7 @@ from fgrad.compiler import (
     windows,  # noqa: F401 -- likewise
 )
 from fgrad.compiler.decompose import Plain, decompose
-from fgrad.compiler.emit import Kernel, Part, combine, emit
+from fgrad.compiler.emit import Emitter, Kernel, Part, combine
 from fgrad.compiler.fuse import Call, Nest
 from fgrad.compiler.layout import Buffer, variables
 from fgrad.compiler.library import FAULTS, Launch, fails, is_idle, is_native, launch, pending
@@ -255,13 +255,14 @@ class Block(layout.Block):
         constants, makers = self.plain.constants, self.makers
         computed = {r.var for s in self.nests.values() for r in s.roots}
         stored = {*computed, *(v for e in self.calls.values() for v in e.outs), *self.plain.program.inputs}
-        first = {i: emit(s, makers, stored, computed, constants) for i, s in self.nests.items()}
+        emitter = Emitter(makers, stored, constants)
+        first = {i: emitter.kernel(s, computed) for i, s in self.nests.items()}
         apart = {v for e in self.calls.values() if not is_native(e) for v in variables(e)}
         kept = computed & self.share({i: k.loads for i, k in first.items()}, apart, donated, first)
         out: dict[int, list[Kernel]] = {}
         for i, k in first.items():
             if self.nests[i].shared or not k.stores <= kept:
-                k = emit(self.nests[i], makers, stored, kept, constants)  # noqa: PLW2901 -- the same, written less
+                k = emitter.kernel(self.nests[i], kept)  # noqa: PLW2901 -- the same, written less
             if not k.stores:
                 out[i] = []  # nobody reads any of it, now that views dissolved
                 continue
