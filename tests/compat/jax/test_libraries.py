@@ -35,7 +35,7 @@ def close(x, y):
 @pytest.mark.parametrize("compiled", [False, True])
 def test_checkify_returns_the_first_error(compiled):
     def root(x):
-        checkify.check(jnp.all(x >= 0), "negative: {least}", least=jnp.min(x))
+        checkify.check(jnp.all(x >= 0), "negative: {least}, {at}", least=jnp.min(x), at={"x": x[0]})
         checkify.check(jnp.all(x < 9), "too great")
         return x / 2
 
@@ -45,7 +45,7 @@ def test_checkify_returns_the_first_error(compiled):
     checkify.check_error(error)
     close(out, [2, 0.5])
     error, _ = checked(jnp.array([-4.0, 99.0]))
-    assert error.get().startswith("negative: -4.0")
+    assert error.get().startswith("negative: -4.0, {'x': Array(-4., dtype=float32)}")
     with pytest.raises(ValueError, match=r"negative: -4\.0"):
         error.throw()
 
@@ -361,6 +361,13 @@ def test_pmap_is_of_one_device():
     close(double(X[None], 2.0), 2 * X[None])
     with pytest.raises(ValueError, match="requires 3 logical devices"):
         double(X, 2.0)
+    with pytest.raises(ValueError, match="axis 0"):
+        double(2.0, 2.0)
+
+
+def test_device_get_takes_what_is_not_traced():
+    assert type(jax.device_get({"a": jnp.ones(2)})["a"]) is np.ndarray
+    close(jax.grad(lambda x: jnp.sum(jax.device_get([x])[0] ** 2))(jnp.asarray(X)), 2 * X)
 
 
 def test_shardings_hold_whole_arrays():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import inspect
 import pickle
 import subprocess
 import sys
@@ -126,10 +127,56 @@ def test_arrays_do_not_change():
     close(z, X)
     with pytest.raises(NotImplementedError, match="some are repeated"):
         y.at[jnp.array([1, 1])].multiply(2)
-    with pytest.raises(NotImplementedError, match="out of bounds"):
-        y.at[0].set(1.0, mode="drop")
+    with pytest.raises(ValueError, match="Unknown mode"):
+        y.at[0].set(1.0, mode="wrap")
+    with pytest.raises(NotImplementedError, match="takes no where"):
+        y.at[0].set(1.0, where=True)
     with pytest.raises(IndexError):
         y[5]
+
+
+# of arange(3.0): what is read, read with mode="fill", set to 9, and set with mode="clip"
+OUTSIDE = {
+    "one": (jnp.int32(5), 2.0, np.nan, [0, 1, 2], [0, 1, 9]),
+    "one below": (jnp.int32(-4), 0.0, np.nan, [0, 1, 2], [9, 1, 2]),
+    "one inside": (jnp.int32(-1), 2.0, 2.0, [0, 1, 9], [0, 1, 9]),
+    "some": (jnp.array([1, 5, -1, -7]), [1, 2, 2, 0], [1, np.nan, 2, np.nan], [0, 9, 9], [9, 9, 9]),
+    "unsigned": (jnp.array([1, 200], jnp.uint8), [1, 2], [1, np.nan], [0, 9, 2], [0, 9, 9]),
+    "none": (jnp.array([0, -2]), [0, 1], [0, 1], [9, 9, 2], [9, 9, 2]),
+}
+
+
+@pytest.mark.parametrize("transformation", [lambda f: f, jax.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_indices_out_of_bounds(name, transformation):
+    i, read, filled, changed, clipped = OUTSIDE[name]
+    x = jnp.arange(3.0)
+    functions = [
+        lambda x, i: x[i],
+        lambda x, i: x.at[i].get(mode="fill"),
+        lambda x, i: x.at[i].set(9.0),
+        lambda x, i: x.at[i].set(9.0, mode="clip"),
+    ]
+    for f, expected in zip(functions, (read, filled, changed, clipped), strict=True):
+        close(transformation(f)(x, i), expected)
+    close(transformation(lambda x, i: x.at[i].add(9.0))(x, i), x + 9 * (np.array(changed) == 9))
+    missing = transformation(lambda x, i: x.at[i].get(mode="fill"))(jnp.arange(3), i)
+    assert np.array_equal(missing == np.iinfo(np.int32).min, np.isnan(filled))
+
+
+def test_several_indices_out_of_bounds():
+    x, i, j = jnp.arange(6.0).reshape(2, 3), jnp.array([0, 5]), jnp.array([1, 9])
+    for transformation in (lambda f: f, jax.jit):
+        close(transformation(lambda i, j: x[i, j])(i, j), [1, 5])
+        close(transformation(lambda i, j: x.at[i, j].set(-1))(i, j), [[0, -1, 2], [3, 4, 5]])
+        close(transformation(lambda j: x.at[..., j].add(1))(j), [[0, 2, 2], [3, 5, 5]])
+        close(transformation(lambda j: x.at[None, 0, j].get(mode="fill", fill_value=7))(j), [[1, 7]])
+        close(transformation(lambda i: x.at[i[1], :2].add(x[0, :2]))(i), x)
+        grads = jax.grad(lambda x, v: transformation(lambda x, v: x.at[i, j].set(v))(x, v).sum(), (0, 1))
+        close(grads(x, jnp.ones(2))[0], [[1, 0, 1], [1, 1, 1]])
+        close(grads(x, jnp.ones(2))[1], [1, 0])
+    close(x.at[5, 0].get(mode="fill", fill_value=8), 8.0)
+    close(jax.vmap(lambda i: x.at[i, 0].set(9))(i), [[[9, 1, 2], [3, 4, 5]], x])
 
 
 def test_results_of_a_size_that_is_told():
@@ -298,6 +345,9 @@ def test_jit_traces_once_for_each_signature():
     close(jax.jit(lambda x, n: x * n, static_argnums=1)(X, 3), 3 * X)
     close(jax.jit(lambda x, how: x + 1 if how == "up" else x, static_argnames="how")(X, how="up"), X + 1)
     close(jax.jit(jax.grad(lambda x: jnp.sum(f(x)["out"])))(X), np.cos(X))
+    assert list(inspect.signature(f, follow_wrapped=False).parameters) == ["x", "scale"]
+    assert type(f).__name__ == "PjitFunction"
+    assert repr(f).startswith("<PjitFunction of <function")
     with jax.disable_jit():
         f(X)
     assert len(traced) == 3

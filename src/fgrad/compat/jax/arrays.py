@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from fgrad import numpy as fnp
+from fgrad.compat.jax.indexing import MODES, added, inside, missing, numbered, padded, replaced
 from fgrad.compat.jax.types import BFLOAT16, CONFIG, canonical, default, promoted, to_inexact
 from fgrad.core.tensor import Tensor, tensor, wrap
 from fgrad.errors import NoValueError
@@ -172,7 +173,7 @@ class Array:
     # -- parts
 
     def __getitem__(self, index: Any) -> Array:
-        return made(self._tensor[opened(index)], self.form)
+        return made(self._tensor[inside(opened(index), self.shape)], self.form)
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         raise TypeError(
@@ -245,22 +246,28 @@ class _At:
     def __getitem__(self, index: Any) -> _At:
         return _At(self.array, opened(index))
 
-    def get(self, **options: Any) -> Array:
+    def get(self, mode: str | None = None, fill_value: Any = None, **options: Any) -> Array:
         """Return the elements."""
-        _refuse(options)
-        return made(self.array._tensor[self.index], self.array.form)
+        _refuse(mode, options)
+        x = self.array
+        if mode not in ("fill", "drop"):
+            return made(x._tensor[inside(self._index(mode), x.shape)], x.form)
+        whole, index = padded(
+            x._tensor, self._index(mode), missing(x.dtype) if fill_value is None else fill_value
+        )
+        return made(whole[index], x.form)
 
     def set(self, value: Any, **options: Any) -> Array:
         """Return a copy with other elements."""
-        return self._changed("set", value, options)
+        return self._changed(replaced, value, **options)
 
     def add(self, value: Any, **options: Any) -> Array:
         """Return a copy with something added; repeated places add up."""
-        return self._changed("add", value, options)
+        return self._changed(added, value, **options)
 
     def subtract(self, value: Any, **options: Any) -> Array:
         """Return a copy with something subtracted; repeated places add up."""
-        return self._changed("add", elementwise(fnp.negative, value), options)
+        return self._changed(added, elementwise(fnp.negative, value), **options)
 
     def multiply(self, value: Any, **options: Any) -> Array:
         """Return a copy with elements multiplied; every place once."""
@@ -289,44 +296,38 @@ class _At:
         return self.set(function(self.get(**options)))
 
     def _from_old(self, combine: Callable[[Any, Any], Any], value: Any, options: dict[str, Any]) -> Array:
-        _refuse(options)
         if any(getattr(i, "ndim", 0) for i in self._parts()):  # others name no place twice
-            counts = _added(fnp.zeros(self.array.shape, int), self.index, 1)
+            counts = added(fnp.zeros(self.array.shape, int), self.index, 1)
             if bool((counts > 1).any()):
                 raise NotImplementedError(
                     "fgrad changes each place once here, and some are repeated; use .add or a segment sum"
                 )
-        return self.set(combine(self.get(), value))
+        return self.set(combine(self.get(), value), **options)
 
     def _parts(self) -> list[Any]:
         index = self.index if isinstance(self.index, tuple) else (self.index,)
         return [np.asarray(i) if isinstance(i, list) else i for i in index]
 
-    def _changed(self, how: str, value: Any, options: dict[str, Any]) -> Array:
-        _refuse(options)
-        x, y = self.array, as_array(value)
-        new = fnp.array(x._tensor)  # a copy, which is written to
-        part = _converted(y._tensor, x.dtype)
-        if how == "set":
-            new[self.index] = part
-        else:
-            new = _added(new, self.index, part)
-        return made(new, x.form)
+    def _changed(
+        self, update: Callable[[Any, Any, Any], Any], value: Any, mode: str | None = None, **options: Any
+    ) -> Array:
+        _refuse(mode, options)
+        x = self.array
+        part = _converted(as_array(value)._tensor, x.dtype)
+        index = self._index(mode)
+        return made(update(x._tensor, inside(index, x.shape) if mode == "clip" else index, part), x.form)
+
+    def _index(self, mode: str | None) -> Any:
+        return self.index if mode in (None, "promise_in_bounds") else numbered(self.index)
 
 
-def _added(x: Any, index: Any, value: Any) -> Any:
-    fnp.add.at(x, index, value)
-    return x
-
-
-def _refuse(options: dict[str, Any]) -> None:
-    """Refuse what places outside do in JAX: they raise here."""
-    for name in ("indices_are_sorted", "unique_indices", "wrap_negative_indices"):
-        options.pop(name, None)
-    if options.pop("mode", None) not in (None, "promise_in_bounds"):
-        raise NotImplementedError("fgrad raises an error at indices that are out of bounds: leave out mode")
-    if options:
-        raise NotImplementedError(f"fgrad's .at takes no {', '.join(options)}")
+def _refuse(mode: str | None, options: dict[str, Any]) -> None:
+    """Refuse what is not known; what only promises something changes no result."""
+    if mode not in MODES:
+        raise ValueError(f'Unknown mode "{mode}": there are {", ".join(map(str, MODES))}')
+    promises = {"indices_are_sorted", "unique_indices", "wrap_negative_indices"}
+    if set(options) - promises:
+        raise NotImplementedError(f"fgrad's .at takes no {', '.join(set(options) - promises)}")
 
 
 # ---- from Python's and NumPy's values, and from Tensors

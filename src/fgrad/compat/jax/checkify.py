@@ -58,7 +58,8 @@ def check(pred: Any, msg: str, *args: Any, debug: bool = False, **kwargs: Any) -
     def note(held: Any, args: Any, kwargs: Any) -> None:
         if np.all(held):
             return
-        message = f"{msg.format(*args, **kwargs)} (`check` failed)"
+        positional, named = tree_map(as_array, (args, kwargs))
+        message = f"{msg.format(*positional, **named)} (`check` failed)"
         if not _FOUND:
             raise JaxRuntimeError(message)
         _FOUND[-1].append(message)

@@ -137,7 +137,10 @@ def pmap(fun: Callable[..., Any], axis_name: Any = None, **options: Any) -> Call
         live = [i for i in range(len(args)) if i not in static]
         for i in live:
             for leaf in flatten(args[i])[0]:
-                length = 1 if given[i] is None else np.shape(leaf)[given[i]]
+                shape = np.shape(leaf)
+                if given[i] is not None and not -len(shape) <= given[i] < len(shape):
+                    raise ValueError(f"pmap over axis {given[i]} of an array of shape {shape}")
+                length = 1 if given[i] is None else shape[given[i]]
                 if length != 1:
                     raise ValueError(
                         f"compiling computation that requires {length} logical devices, but "

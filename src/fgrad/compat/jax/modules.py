@@ -74,7 +74,8 @@ def _trace_state(convention: Any = None) -> TraceState:
 
 
 def _got(x: Any) -> Any:
-    return trees.tree_map(np.asarray, x)
+    """Return arrays as NumPy's; what is traced stays as it is."""
+    return trees.tree_map(lambda v: v if isinstance(v, Tracer) else np.asarray(v), x)
 
 
 def _drawn(function: Callable[..., Any]) -> Callable[..., Any]:

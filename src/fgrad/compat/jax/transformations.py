@@ -436,14 +436,21 @@ def _says(x: Any) -> bool:
 # ---- compiled
 
 
-class Jitted:
-    """A function compiled once for each signature."""
+class PjitFunction:
+    """A function compiled once for each signature; libraries look for this name of the class."""
 
-    def __init__(self, fun: Function, statics: Sequence[int], names: Sequence[str]) -> None:
+    def __init__(
+        self, fun: Function, statics: Sequence[int], names: Sequence[str], signature: inspect.Signature | None
+    ) -> None:
         self.fun, self.statics, self.names = fun, statics, names
         self.programs: dict[Any, tuple[Any, Flat]] = {}
         wraps(fun)(self)
         self.__wrapped__ = fun
+        if signature is not None:
+            self.__signature__ = signature  # which `inspect` does not look for in objects with __get__
+
+    def __repr__(self) -> str:
+        return f"<PjitFunction of {self.fun!r}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if CONFIG.jax_disable_jit:
@@ -528,12 +535,13 @@ def jit(fun: Function | None = None, **options: Any) -> Any:
     nums = [nums] if isinstance(nums, int) else list(nums or ())
     names = [names] if isinstance(names, str) else list(names or ())
     try:
-        parameters = list(inspect.signature(fun).parameters)
+        signature = inspect.signature(fun)
     except (TypeError, ValueError):
-        parameters = []
+        signature = None
+    parameters = list(signature.parameters) if signature else []
     names += [parameters[i] for i in nums if -len(parameters) <= i < len(parameters)]
     nums += [parameters.index(n) for n in names if n in parameters and parameters.index(n) not in nums]
-    return Jitted(fun, nums, names)
+    return PjitFunction(fun, nums, names, signature)
 
 
 def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
