@@ -2,6 +2,7 @@
 
 import sys
 
+import numba
 import numpy as np
 import pytest
 
@@ -232,19 +233,20 @@ def test_errors_of_callbacks_are_those_of_compiled_programs_in_one():
         jax.jit(check)(jnp.ones(()))
 
 
+def test_functions_of_numba_get_arrays_of_numpy():
+    @numba.njit
+    def doubled(x):
+        return 2 * x
+
+    shape = jax.ShapeDtypeStruct((3,), jnp.float32)
+    close(jax.pure_callback(doubled, shape, jnp.asarray(X)), 2 * X)
+    close(jax.jit(lambda x: jax.pure_callback(doubled, shape, x))(X), 2 * X)
+
+
 def test_the_first_argument_may_be_static():
     double = jax.jit(lambda n, x: [x] * n, static_argnums=0)
     assert len(double(2, X)) == 2
     assert len(double(3, X)) == 3
-
-
-def test_matrices_without_a_factor_have_nan():
-    no = -jnp.eye(2)
-    close(jnp.linalg.cholesky(no), [[np.nan, 0], [np.nan, np.nan]])
-    close(jax.scipy.linalg.cholesky(no), [[np.nan, np.nan], [0, np.nan]])
-    close(jax.scipy.linalg.cholesky(no, lower=True), [[np.nan, 0], [np.nan, np.nan]])
-    with pytest.raises(np.linalg.LinAlgError):
-        jax.grad(lambda x: jnp.linalg.cholesky(x * no).sum())(1.0)
 
 
 def test_factors_say_which_triangle_by_a_truth_value():
@@ -296,6 +298,36 @@ def test_layers_of_the_examples():
     init, apply = stax.serial(stax.FanOut(2), several, stax.FanInConcat(-1), stax.Flatten)
     shape, params = init(jax.random.PRNGKey(3), (2, 4))
     assert shape == apply(params, x, rng=jax.random.PRNGKey(0)).shape == (2, 8)
+
+
+def test_more_first_weights():
+    key, find = jax.random.PRNGKey(3), jax.nn.initializers
+    q = np.asarray(find.orthogonal(2.0, 0)(key, (2, 3, 2)))
+    close(q.reshape(2, 6) @ q.reshape(2, 6).T, 4 * np.eye(2))
+    assert q[0, 0, 0] == pytest.approx(-1.270756, rel=1e-4)
+    close(find.truncated_normal(1.0, None, -0.5)(key, (3,)), [-0.363656, 1.521129, 0.651082])
+    close(find.kaiming_normal()(key, (2, 2))[0], [-1.500531, 1.583768])
+    close(find.xavier_uniform()(key, (2, 2))[0], [-1.043354, 1.07323])
+    for initializer in (
+        find.normal(1.0, jnp.float16),
+        find.variance_scaling(1, "fan_in", "normal", dtype="f2"),
+    ):
+        assert initializer(key, (2, 2)).dtype == jnp.float16
+    assert find.constant(2, jnp.int32)(key, (2,)).dtype == jnp.int32
+    assert find.ones(key, (2,), jnp.float16).dtype == jnp.float16
+
+
+def test_layers_of_nn():
+    x = jnp.arange(6.0).reshape(2, 3) ** 2
+    close(jax.nn.glu(jnp.arange(4.0)), np.arange(2) / (1 + np.exp(-np.arange(2.0, 4))))
+    rest = np.asarray(x) - np.asarray(x).mean(1, keepdims=True)
+    scale = np.sqrt(np.square(rest).mean(1, keepdims=True) + 1e-5)
+    for algorithm in ("fast", "stable"):
+        close(jax.nn.standardize(x, algorithm=algorithm), rest / scale)
+    close(jax.nn.standardize(x, mean=jnp.ones((2, 1)))[0], [-0.462909, 0, 1.388729])
+    close(jax.nn.standardize(x, axis=None, where=x > 1)[0], [-1.711055, -1.58431, -1.204076])
+    with pytest.raises(ValueError, match="algorithm"):
+        jax.nn.standardize(x, algorithm="slow")
 
 
 def test_first_weights():

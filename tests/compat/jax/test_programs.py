@@ -179,6 +179,28 @@ def test_several_indices_out_of_bounds():
     close(jax.vmap(lambda i: x.at[i, 0].set(9))(i), [[[9, 1, 2], [3, 4, 5]], x])
 
 
+def test_arguments_of_many_kinds():
+    class Lengths:  # as TensorFlow's, which are no sequences
+        def __iter__(self):
+            return iter([2, np.int64(3)])
+
+    assert jnp.zeros(Lengths()).shape == jnp.ones(jnp.array([2, 3])).shape == (2, 3)
+    assert jnp.zeros(jnp.int32(2)).shape == (2,)
+    x = jnp.asarray(X)
+    assert jnp.asarray(x, jnp.float32) is x.astype("float32") is x
+    assert (
+        kind(jnp.asarray(2.0).astype(jnp.float32)) == kind(jnp.asarray(jnp.asarray(2.0), jnp.float32)) == "f4"
+    )
+    close(jax.jit(lambda i: jnp.append(i, jnp.arange(2)))(jnp.int32(3)), [3, 0, 1])
+    scaled = jnp.vectorize(lambda a, b, c: a + b * len(c), excluded={2}, signature="(),()->()")
+    close(scaled(x, 2.0, "abc"), X + 6)
+    with pytest.raises(NotImplementedError, match="excludes no names"):
+        jnp.vectorize(lambda a, b: a, excluded={"b"})
+    assert {jnp.int32: 1}[np.int32] == 1
+    with pytest.raises(NotImplementedError, match="no arrays of int4"):
+        jnp.zeros(2, jnp.int4)
+
+
 def test_results_of_a_size_that_is_told():
     x, u = jnp.array([[0, 3, 0], [1, 0, 2]]), jnp.array([3, 1, 1, 2, 3, 3])
     for transformation in (lambda f: f, jax.jit):
@@ -345,6 +367,9 @@ def test_jit_traces_once_for_each_signature():
     close(jax.jit(lambda x, n: x * n, static_argnums=1)(X, 3), 3 * X)
     close(jax.jit(lambda x, how: x + 1 if how == "up" else x, static_argnames="how")(X, how="up"), X + 1)
     close(jax.jit(jax.grad(lambda x: jnp.sum(f(x)["out"])))(X), np.cos(X))
+    assert [k for k, _ in jax.tree.leaves_with_path({"a": 1}, is_leaf_takes_path=False)] == [
+        (tree_util.DictKey("a"),)
+    ]
     assert list(inspect.signature(f, follow_wrapped=False).parameters) == ["x", "scale"]
     assert type(f).__name__ == "PjitFunction"
     assert repr(f).startswith("<PjitFunction of <function")

@@ -209,6 +209,8 @@ class Array:
     def astype(self, dtype: Any, copy: bool = False, device: Any = None) -> Array:
         """Return the elements in another dtype."""
         wanted = canonical(dtype)
+        if wanted == self.dtype and not self.weak_type:
+            return self
         return made(_converted(self._tensor, wanted), form_of(wanted))
 
     def reshape(self, *shape: Any, order: Any = "C") -> Array:
@@ -363,8 +365,16 @@ def form_of(dtype: np.dtype[Any], weak: bool = False) -> Form:
 
 
 def held(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype of the Tensors that hold arrays of a dtype."""
-    return np.dtype(np.float32) if dtype == BFLOAT16 else dtype
+    """Return the dtype of the Tensors that hold arrays of a dtype.
+
+    Raises:
+        NotImplementedError: there are no such arrays.
+    """
+    if dtype == BFLOAT16:
+        return np.dtype(np.float32)
+    if dtype.kind not in "biufc":
+        raise NotImplementedError(f"fgrad has no arrays of {dtype}: take int8, or float16")
+    return dtype
 
 
 def _rounded(t: Tensor) -> Tensor:
@@ -373,7 +383,7 @@ def _rounded(t: Tensor) -> Tensor:
 
 
 def _converted(t: Tensor, dtype: np.dtype[Any]) -> Tensor:
-    if dtype == BFLOAT16:
+    if held(dtype) != dtype:
         return _rounded(_converted(t, held(dtype)))
     if t.dtype == dtype:
         return t

@@ -11,7 +11,8 @@ import fgrad
 from fgrad.compat.jax.arrays import as_array, made
 from fgrad.compat.jax.errors import JaxRuntimeError
 from fgrad.compat.jax.transformations import Flat
-from fgrad.compat.jax.trees import flatten, unflatten
+from fgrad.compat.jax.trees import flatten, tree_map, unflatten
+from fgrad.compat.numba import is_dispatcher
 from fgrad.transforms.stage import staging
 
 __all__ = ["DEBUG", "io_callback", "pure_callback"]
@@ -36,7 +37,8 @@ def _told(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def _called(through: Any, callback: Any, promised: Any, args: Any, kwargs: Any, **options: Any) -> Any:
     shapes, structure = flatten(promised)
-    flat = Flat(lambda given: callback(*given[0], **given[1]), (args, kwargs))
+    seen = np.asarray if is_dispatcher(callback) else as_array  # functions of Numba know no arrays of JAX's
+    flat = Flat(lambda given: callback(*tree_map(seen, given[0]), **tree_map(seen, given[1])), (args, kwargs))
 
     def call(*values: Any) -> list[Any]:
         found, given = flatten(flat.fun(flat.filled(values)))

@@ -13,7 +13,6 @@ import fgrad
 import fgrad.lax
 import fgrad.nn
 from fgrad import numpy as fnp
-from fgrad.compat.jax import numpy
 from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, made
 from fgrad.compat.jax.jaxprs import own_primitive
 from fgrad.compat.jax.numpy import NAMES as NUMPY
@@ -22,7 +21,7 @@ from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.jax.types import CONFIG, promoted
 from fgrad.compat.standins import absent, words
 
-__all__ = ["LINALG", "NAMES"]
+__all__ = ["NAMES"]
 
 Function = Callable[..., Any]
 _REST: Any = object()
@@ -478,43 +477,29 @@ def reduce_window(
     return total
 
 
-# ---- matrices
+# ---- products
 
 
-def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Array:
-    """Return the product of a matrix and Q, or its adjoint, which are given by reflectors."""
-
-    def product(a: Any, taus: Any, c: Any) -> Any:
-        rows = np.arange(a.shape[-2])
-        steps = range(taus.shape[-1])
-        for i in reversed(steps) if left != transpose else steps:
-            v = fnp.where(rows > i, a[..., :, i], (rows == i).astype(a.dtype))
-            tau = taus[..., i, None, None]
-            tau = fnp.conj(tau) if transpose else tau
-            column, row = v[..., :, None], fnp.conj(v)[..., None, :]
-            c = c - tau * (column @ (row @ c) if left else (c @ column) @ row)
-        return c
-
-    return elementwise(product, a, taus, c)
-
-
-def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, **_: Any) -> Array:
-    """Return the solution of a tridiagonal system, whose diagonals are rows of equal length."""
-
-    def solve(dl: Any, d: Any, du: Any, b: Any) -> Any:
-        import fgrad.scipy.linalg  # noqa: PLC0415 -- it needs SciPy
-
-        bands = fnp.stack([fnp.roll(du, 1, -1), d, fnp.roll(dl, -1, -1)], -2)
-        return fgrad.scipy.linalg.solve_banded((1, 1), bands, b)
-
-    return elementwise(solve, dl, d, du, b)
-
-
-LINALG: dict[str, Any] = {
-    "ormqr": ormqr,
-    "tridiagonal_solve": tridiagonal_solve,
-    **{name: numpy.LINALG[name] for name in ("cholesky", "eigh", "qr", "svd")},
-}
+def dot_general(
+    lhs: Any,
+    rhs: Any,
+    dimension_numbers: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    **_: Any,
+) -> Array:
+    """Return products summed over pairs of axes; axes of batches come first, then those of the left array."""
+    x, y = as_array(lhs), as_array(rhs)
+    (summed, others), (batch, along) = dimension_numbers
+    left = list(range(x.ndim))
+    right = [x.ndim + k for k in range(y.ndim)]
+    for mine, theirs in ((summed, others), (batch, along)):
+        for i, j in zip(mine, theirs, strict=True):
+            right[j] = left[i]
+    first = [left[i] for i in batch]
+    rest = [k for k in (*left, *right) if k not in first and (k in left) != (k in right)]
+    out = elementwise(lambda a, b: fnp.einsum(a, left, b, right, [*first, *rest]), x, y)
+    return out if preferred_element_type is None else out.astype(preferred_element_type)
 
 
 class Precision(Enum):
@@ -592,6 +577,8 @@ NAMES: dict[str, Any] = {
     "clamp": clamp,
     "cond": cond,
     "convert_element_type": convert_element_type,
+    "dot": NUMPY["dot"],
+    "dot_general": dot_general,
     "dynamic_index_in_dim": dynamic_index_in_dim,
     "dynamic_slice": dynamic_slice,
     "dynamic_slice_in_dim": dynamic_slice_in_dim,

@@ -24,6 +24,7 @@ from fgrad.compat.jax import (
     examples,
     jaxprs,
     lax,
+    linalg,
     nn,
     numpy,
     random,
@@ -266,11 +267,15 @@ MODULES: dict[str, Source] = {
     ),
     "jax._src.ad_util": lambda: jaxprs.AD | {"stop_gradient_p": lax.NAMES["stop_gradient_p"]},
     "jax._src.core": lambda: {
-        "trace_state_clean": lambda: not current().traces and not transformations.LEVELS.get()
+        "ShapedArray": avals.ShapedArray,
+        "trace_state_clean": lambda: not current().traces and not transformations.LEVELS.get(),
     },
     "jax._src.dispatch": lambda: {"wait_for_tokens": lambda: None},
     "jax._src.dtypes": lambda: {
         "TypePromotionError": errors.TypePromotionError,
+        "DType": np.dtype,
+        "ExtendedDType": type("ExtendedDType", (), {}),
+        "extended": type("extended", (np.generic,), {}),
         "to_complex_dtype": lambda dtype: types.canonical(np.result_type(dtype, np.complex64)),
     },
     "jax._src.compiler": lambda: absent("jax._src.compiler", {"backend_compile_and_load": _GRAPH}),
@@ -278,6 +283,8 @@ MODULES: dict[str, Source] = {
     "jax._src.traceback_util": lambda: {
         "include_frame": lambda frame: "fgrad" not in frame.f_code.co_filename,
         "register_exclusion": lambda _: None,
+        "_exclude_paths": [],
+        "api_boundary": lambda fun=None, **_: fun,
     },
     "jax._src.xla_bridge": lambda: {"_backends": {}},
     "jax.api_util": together(
@@ -309,7 +316,7 @@ MODULES: dict[str, Source] = {
     },
     "jax.debug": lambda: callbacks.DEBUG,
     "jax.dtypes": lambda: {
-        **{name: scalar.dtype.type for name, scalar in numpy.bfloat16().items()},
+        **{name: scalar.dtype.type for name, scalar in numpy.short_dtypes().items()},
         "canonicalize_dtype": types.canonical,
         "float0": avals.FLOAT0,
         "issubdtype": types.issubdtype,
@@ -330,6 +337,7 @@ MODULES: dict[str, Source] = {
         examples.OPTIMIZERS, absent("jax.example_libraries.optimizers", {"sm3": "adagrad is near it"})
     ),
     "jax.example_libraries.stax": lambda: examples.STAX,
+    "jax.experimental.layout": lambda: {"Format": _kind("jax.experimental.layout.Format", devices.ONE)},
     "jax.experimental.mesh_utils": lambda: absent(
         "jax.experimental.mesh_utils", {"create_device_mesh": devices.ONE}
     ),
@@ -339,7 +347,7 @@ MODULES: dict[str, Source] = {
     },
     "jax.experimental.checkify": lambda: checkify.NAMES,
     "jax.experimental.jax2tf": lambda: absent("jax.experimental.jax2tf", {"convert": _GRAPH}),
-    "jax.extend": _loaded("jax.extend.core", "jax.extend.linear_util"),
+    "jax.extend": _loaded("jax.extend.core", "jax.extend.linear_util", "jax.extend.source_info_util"),
     "jax.extend.core": together(
         {"valid_jaxtype": _is_value, "get_opaque_trace_state": lambda **_: None},
         jaxprs.CORE,
@@ -356,6 +364,7 @@ MODULES: dict[str, Source] = {
         "transformation": lambda f: f,
         **absent("jax.extend.linear_util", {"wrap_init": _GRAPH}),
     },
+    "jax.extend.source_info_util": lambda: {"register_exclusion": lambda _: None},
     "jax.flatten_util": lambda: {"ravel_pytree": trees.ravel_pytree},
     "jax.interpreters": _loaded(
         *(f"jax.interpreters.{n}" for n in ("ad", "batching", "mlir", "partial_eval", "xla"))
@@ -363,19 +372,22 @@ MODULES: dict[str, Source] = {
     "jax.interpreters.ad": lambda: jaxprs.AD,
     "jax.interpreters.batching": lambda: jaxprs.BATCHING,
     "jax.interpreters.mlir": lambda: jaxprs.MLIR,
-    "jax.interpreters.partial_eval": lambda: absent(
-        "jax.interpreters.partial_eval",
-        dict.fromkeys(words("trace_to_jaxpr_nounits trace_to_jaxpr_dynamic"), _GRAPH),
+    "jax.interpreters.partial_eval": together(
+        {"PartialVal": _kind("jax.interpreters.partial_eval.PartialVal", _GRAPH)},
+        absent(
+            "jax.interpreters.partial_eval",
+            dict.fromkeys(words("trace_to_jaxpr_nounits trace_to_jaxpr_dynamic"), _GRAPH),
+        ),
     ),
     "jax.interpreters.xla": lambda: {"canonicalize_dtype_handlers": {np.ndarray: as_array}},
     "jax.lax": together(lax.NAMES, _loaded("jax.lax.linalg")),
-    "jax.lax.linalg": lambda: lax.LINALG,
+    "jax.lax.linalg": lambda: linalg.LAX,
     "jax.lib": lambda: {"__version__": "0.10.0"},
     "jax.nn": together(nn.NAMES, _loaded("jax.nn.initializers")),
     "jax.nn.initializers": lambda: nn.INITIALIZERS,
     "jax.numpy": together(numpy.NAMES, _loaded("jax.numpy.fft", "jax.numpy.linalg")),
     "jax.numpy.fft": lambda: numpy.FFT,
-    "jax.numpy.linalg": lambda: numpy.LINALG,
+    "jax.numpy.linalg": lambda: linalg.NUMPY,
     "jax.random": _random,
     "jax.scipy": _loaded(*(f"jax.scipy.{n}" for n in ("linalg", "optimize", "sparse", "special", "stats"))),
     "jax.scipy.optimize": lambda: absent(
@@ -383,7 +395,7 @@ MODULES: dict[str, Source] = {
     ),
     "jax.scipy.sparse": _loaded("jax.scipy.sparse.linalg"),
     "jax.scipy.sparse.linalg": lambda: scipy.SPARSE_LINALG,
-    "jax.scipy.linalg": lambda: numpy.SCIPY_LINALG,
+    "jax.scipy.linalg": lambda: linalg.SCIPY,
     "jax.scipy.stats": together(
         _loaded(*(f"jax.scipy.stats.{name}" for name in _DISTRIBUTIONS)),
         absent("jax.scipy.stats", {"gaussian_kde": "sum fgrad.scipy.stats.norm.pdf at the samples"}),
@@ -394,7 +406,9 @@ MODULES: dict[str, Source] = {
         | {n: _elements(getattr(fgrad.scipy.special, n)) for n in _SPECIAL if hasattr(fgrad.scipy.special, n)}
         | {"multigammaln": lambda a, d: _elements(lambda a: fgrad.scipy.special.multigammaln(a, int(d)))(a)}
     ),
-    "jax.sharding": lambda: devices.SHARDING,
+    "jax.sharding": lambda: (
+        devices.SHARDING | {"AbstractMesh": _kind("jax.sharding.AbstractMesh", devices.ONE)}
+    ),
     "jax.stages": lambda: {"Compiled": transformations.Compiled, "Lowered": transformations.Lowered},
     "jax.test_util": lambda: _public(test_util),
     "jax.tree": lambda: trees.TREE,

@@ -11,8 +11,9 @@ import numpy as np
 import fgrad.nn
 from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, opened
+from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.types import canonical, to_inexact
-from fgrad.compat.standins import words
+from fgrad.compat.standins import absent, words
 from fgrad.random import threefry
 
 __all__ = ["NAMES", "logsumexp"]
@@ -82,6 +83,36 @@ def gelu(x: Any, approximate: bool = True) -> Array:
     return made(out._tensor, out.strong)
 
 
+def glu(x: Any, axis: int = -1) -> Array:
+    """Return the first half along an axis, times the sigmoid of the second."""
+    first, second = NUMPY["split"](x, 2, axis)
+    return first * NAMES["sigmoid"](second)  # type: ignore[no-any-return]
+
+
+def standardize(
+    x: Any,
+    axis: Any = -1,
+    mean: Any = None,
+    variance: Any = None,
+    epsilon: Any = 1e-5,
+    where: Any = None,
+    *,
+    algorithm: str = "fast",
+) -> Array:
+    """Return numbers with mean zero and variance one."""
+    if algorithm not in ("fast", "stable"):
+        raise ValueError(f"Unknown algorithm '{algorithm}'. Expected 'fast' or 'stable'.")
+    options = {"axis": axis, "keepdims": True, "where": where}
+    square: Callable[[Any], Array] = NUMPY["square"]
+    mean = NUMPY["mean"](x, **options) if mean is None else as_array(mean)
+    rest = as_array(x) - mean
+    if variance is None and algorithm == "stable":
+        variance = NUMPY["mean"](square(rest), **options)
+    elif variance is None:
+        variance = NUMPY["maximum"](NUMPY["mean"](square(x), **options) - square(mean), 0)
+    return rest / NUMPY["sqrt"](variance + epsilon)  # type: ignore[no-any-return]
+
+
 def sparse_plus(x: Any) -> Array:
     """Return zero below -1, x above 1, and a parabola between."""
     return elementwise(
@@ -99,12 +130,14 @@ NAMES: dict[str, Any] = {
     },
     **{name: _along(name) for name in ("softmax", "log_softmax")},
     "gelu": gelu,
+    "glu": glu,
     "logsumexp": logsumexp,
     "one_hot": one_hot,
     "relu": relu,
     "hard_tanh": lambda x: elementwise(lambda t: fnp.clip(t, -1, 1), x),
     "identity": as_array,
     "sparse_plus": sparse_plus,
+    "standardize": standardize,
     "sparse_sigmoid": lambda x: elementwise(lambda t: fnp.clip(t + 1, 0, 2) / 2, x, inexact=True),
     "squareplus": lambda x, b=4: elementwise(lambda t, b: (t + fnp.sqrt(t * t + b)) / 2, x, b, inexact=True),
     "tanh": lambda x: elementwise(fnp.tanh, x, inexact=True),
@@ -115,24 +148,47 @@ NAMES["hard_swish"] = NAMES["hard_silu"] = lambda x: x * NAMES["hard_sigmoid"](x
 # ---- initializers
 
 
-def _initializer(draw: Callable[[Any, tuple[int, ...], Any], Any]) -> Callable[..., Array]:
-    """Return `init(key, shape, dtype)` of what draws Tensors."""
+def _initializer(
+    draw: Callable[[Any, tuple[int, ...], Any], Any], dtype: Any = float
+) -> Callable[..., Array]:
+    """Return `init(key, shape, dtype)` of what draws Tensors; `dtype` is that where none is given."""
+    usual = float if dtype is None else dtype
 
-    def init(key: Any, shape: Any, dtype: Any = float, out_sharding: Any = None) -> Array:
-        kind = canonical(dtype)
+    def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Array:
+        kind = canonical(usual if dtype is None else dtype)
         return made(draw(opened(key), tuple(shape), kind)).astype(kind)
 
     return init
 
 
-def normal(stddev: Any = 1e-2, dtype: Any = float) -> Callable[..., Array]:
-    """Return what draws normal numbers."""
-    return _initializer(lambda key, shape, kind: threefry.normal(key, shape, kind) * kind.type(stddev))
+def _scaled(name: str, size: float, *limits: float) -> Callable[..., Any]:
+    """Return the initializer of numbers that `threefry.name` draws, times a size."""
+    found = getattr(threefry, name)
+
+    def initializer(scale: Any = size, dtype: Any = None, *given: float) -> Callable[..., Array]:
+        bounds = (*given, *limits[len(given) :])
+        return _initializer(
+            lambda key, shape, kind: found(key, *bounds, shape, kind) * kind.type(scale), dtype
+        )
+
+    initializer.__name__, initializer.__doc__ = name, f"Return what draws as `jax.random.{name}` does."
+    return initializer
 
 
-def uniform(scale: Any = 1e-2, dtype: Any = float) -> Callable[..., Array]:
-    """Return what draws uniform numbers from zero on."""
-    return _initializer(lambda key, shape, kind: threefry.uniform(key, shape, kind) * kind.type(scale))
+def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Callable[..., Array]:
+    """Return what draws orthogonal matrices, of which an axis counts the columns."""
+
+    def draw(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
+        if len(shape) < 2:
+            raise ValueError("orthogonal initializer requires at least a 2D shape")
+        columns = shape[column_axis]
+        if not math.prod(shape):
+            return fnp.zeros(shape, kind)
+        q = threefry.orthogonal(key, math.prod(shape) // columns, (), kind, columns)
+        rows = np.delete(shape, column_axis)
+        return fnp.moveaxis(fnp.reshape(q, (*rows.tolist(), columns)), -1, column_axis) * kind.type(scale)
+
+    return _initializer(draw, dtype)
 
 
 def variance_scaling(
@@ -163,25 +219,31 @@ def variance_scaling(
         deviation = math.sqrt(variance) / 0.87962566103423978  # that of a normal number between -2 and 2
         return threefry.truncated_normal(key, -2, 2, shape, kind) * kind.type(deviation)
 
-    return _initializer(draw)
+    return _initializer(draw, dtype)
 
 
 def _scaling(scale: float, mode: str, distribution: str) -> Callable[..., Any]:
     return lambda **axes: variance_scaling(scale, mode, distribution, **axes)
 
 
+_AUTHORS = (("glorot xavier", 1.0, "fan_avg"), ("he kaiming", 2.0, "fan_in"), ("lecun", 1.0, "fan_in"))
 INITIALIZERS: dict[str, Any] = {
     "Initializer": Callable,
-    "constant": lambda value, dtype=float: _initializer(lambda _, shape, kind: fnp.full(shape, value, kind)),
-    "normal": normal,
+    "constant": lambda value, dtype=None: _initializer(
+        lambda _, shape, kind: fnp.full(shape, value, kind), dtype
+    ),
+    "normal": _scaled("normal", 1e-2),
+    "orthogonal": orthogonal,
+    "truncated_normal": _scaled("truncated_normal", 1e-2, -2.0, 2.0),
     "ones": _initializer(lambda _, shape, kind: fnp.ones(shape, kind)),
-    "uniform": uniform,
+    "uniform": _scaled("uniform", 1e-2),
     "variance_scaling": variance_scaling,
     "zeros": _initializer(lambda _, shape, kind: fnp.zeros(shape, kind)),
-    "glorot_normal": _scaling(1.0, "fan_avg", "truncated_normal"),
-    "glorot_uniform": _scaling(1.0, "fan_avg", "uniform"),
-    "he_normal": _scaling(2.0, "fan_in", "truncated_normal"),
-    "he_uniform": _scaling(2.0, "fan_in", "uniform"),
-    "lecun_normal": _scaling(1.0, "fan_in", "truncated_normal"),
-    "lecun_uniform": _scaling(1.0, "fan_in", "uniform"),
+    **absent("jax.nn.initializers", {"delta_orthogonal": "orthogonal draws the part in the middle"}),
+    **{
+        f"{author}_{distribution}": _scaling(scale, mode, drawn)
+        for authors, scale, mode in _AUTHORS
+        for author in authors.split()
+        for distribution, drawn in (("normal", "truncated_normal"), ("uniform", "uniform"))
+    },
 }

@@ -13,7 +13,6 @@ import numpy as np
 import fgrad
 from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import (
-    SHORT,
     Array,
     Form,
     as_array,
@@ -39,7 +38,7 @@ from fgrad.compat.standins import words
 from fgrad.core.tensor import Tensor
 from fgrad.transforms.calling import is_traced
 
-__all__ = ["LINALG", "NAMES"]
+__all__ = ["FFT", "NAMES", "together", "wrapped"]
 
 Function = Callable[..., Any]
 Shape = Sequence[int] | int
@@ -171,7 +170,8 @@ def _product(name: str) -> Function:
     return _named(name, function)
 
 
-def _together(xs: Any) -> tuple[list[Any], Form]:
+def together(xs: Any) -> tuple[list[Any], Form]:
+    """Return the Tensors of values in the dtype that they promote to, and the form of arrays of it."""
     arrays = [as_array(x) for x in xs]
     dtype, weak = promoted((x.dtype, x.weak_type) for x in arrays)
     return [x.astype(dtype)._tensor for x in arrays], form_of(dtype, weak)
@@ -181,7 +181,7 @@ def _joined(name: str) -> Function:
     found = getattr(fnp, name)
 
     def function(arrays: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Array:
-        tensors, form = _together(arrays)
+        tensors, form = together(arrays)
         out = made(found(tensors, *map(_static, args), **kwargs), form)
         return out if dtype is None else out.astype(dtype)
 
@@ -203,16 +203,17 @@ def _split(name: str) -> Function:
 def _opened_alike(args: Sequence[Any]) -> tuple[list[Any], Form]:
     """Return arguments, of which the arrays have one dtype, and the form of results that are strong."""
     places = [i for i, a in enumerate(args) if isinstance(a, Array | np.ndarray | float)]
-    out = [_static(a) for a in args]
-    tensors, form = _together([args[i] for i in places]) if places else ([], False)
+    out = [a if i in places else _static(a) for i, a in enumerate(args)]
+    tensors, form = together([args[i] for i in places]) if places else ([], False)
     for i, t in zip(places, tensors, strict=True):
         out[i] = t
     return out, form is not True and form
 
 
-def _wrapped(x: Any, form: Form) -> Any:
+def wrapped(x: Any, form: Form) -> Any:
+    """Return results with arrays in the place of Tensors."""
     if isinstance(x, tuple | list):
-        parts = [_wrapped(part, form) for part in x]
+        parts = [wrapped(part, form) for part in x]
         return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
     return made(x, form) if isinstance(x, Tensor | np.ndarray | np.generic) else x
 
@@ -230,7 +231,7 @@ def _any(name: str) -> Function:
             kwargs["dtype"] = held(dtype)
         operands, form = _opened_alike(args)
         out = found(*operands, **{k: opened(v) for k, v in kwargs.items()})
-        return _wrapped(out, form if dtype is None else form_of(dtype))
+        return wrapped(out, form if dtype is None else form_of(dtype))
 
     return _named(name, function)
 
@@ -274,11 +275,10 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: Any = None, d
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
-    return (
-        tuple(map(operator.index, shape))
-        if isinstance(shape, Sequence | np.ndarray | Array)
-        else (int(shape),)
-    )
+    try:
+        return (operator.index(shape),)
+    except TypeError:  # which is how containers of any kind are told from numbers
+        return tuple(map(operator.index, shape))
 
 
 def _filled(value: Function, shape: Shape, dtype: Any, weak: bool = False) -> Array:
@@ -510,13 +510,14 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: Any = 
 
 def vectorize(pyfunc: Function, *, excluded: Any = frozenset(), signature: str | None = None) -> Function:
     """Return `pyfunc` applied along the axes that its signature does not name, with broadcasting."""
-    if excluded:
-        raise NotImplementedError("fgrad's jax.numpy.vectorize has no excluded: bind such arguments before")
+    if any(isinstance(name, str) for name in excluded):
+        raise NotImplementedError("fgrad's jax.numpy.vectorize excludes no names: bind such arguments before")
 
     def function(*args: Any) -> Any:
-        from fgrad.compat.jax.transformations import Flat  # noqa: PLC0415 -- it is made of this module's arrays
+        from fgrad.compat.jax.transformations import Flat, merged  # noqa: PLC0415 -- made of this module's arrays
 
-        flat = Flat(lambda xs: pyfunc(*xs), list(args))
+        mapped = [a for i, a in enumerate(args) if i not in excluded]
+        flat = Flat(lambda xs: pyfunc(*merged(args, excluded, xs)), mapped)
 
         def of_tensors(*tensors: Any) -> Any:
             outs = flat(*tensors)
@@ -530,7 +531,7 @@ def vectorize(pyfunc: Function, *, excluded: Any = frozenset(), signature: str |
 
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Array:
     """Return where elements are equal within tolerances."""
-    x, y = _together((a, b))[0]
+    x, y = together((a, b))[0]
     return made(fnp.isclose(x, y, rtol=rtol, atol=atol, equal_nan=equal_nan))
 
 
@@ -596,9 +597,17 @@ def dtype_of(x: Any) -> Any:
     return x.dtype if isinstance(x, Scalar | Array | np.ndarray | np.generic) else x
 
 
-def bfloat16() -> dict[str, Any]:
-    """Return the dtype, where the package that has it is installed."""
-    return {} if BFLOAT16.fields else {"bfloat16": Scalar(BFLOAT16)}
+_SHORTER = words(  # names for annotations and tables: arrays have no such dtype
+    "int2 int4 uint2 uint4 float8_e4m3fn float8_e4m3fnuz float8_e4m3b11fnuz float8_e5m2 float8_e5m2fnuz"
+)
+
+
+def short_dtypes() -> dict[str, Any]:
+    """Return the dtypes that NumPy has not, where the package that has them is installed."""
+    if BFLOAT16.fields:
+        return {}
+    package = import_module("ml_dtypes")
+    return {name: Scalar(getattr(package, name)) for name in ("bfloat16", *_SHORTER)}
 
 
 class Scalar:
@@ -618,46 +627,10 @@ class Scalar:
         return isinstance(other, type | np.dtype | str) and bool(self.dtype == other)
 
     def __hash__(self) -> int:
-        return hash(self.dtype)
+        return hash(self.dtype.type)  # as libraries have both in sets
 
     def __repr__(self) -> str:
         return f"<class 'jax.numpy.{self.__name__}'>"
-
-
-def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
-    y = as_array(x)
-    y = y.astype(to_inexact(y.dtype, weak=False)[0])
-    if ord is None and axis is None and not keepdims:
-        return made(fnp.sqrt(fnp.sum(fnp.real(y._tensor * fnp.conj(y._tensor)))), y.strong)
-    return made(fnp.linalg.norm(y._tensor, ord, axis, keepdims), y.strong)
-
-
-def _linear(name: str, module: Any = fnp.linalg) -> Function:
-    def function(*args: Any, **kwargs: Any) -> Any:
-        arrays = [a for a in args if isinstance(a, Array | np.ndarray)]
-        tensors, form = _together(arrays)
-        if form is SHORT:
-            raise NotImplementedError(f"jax.numpy.linalg.{name} of bfloat16: JAX has it of float32 at least")
-        tensors = [t if t.dtype.kind in "fc" else t.astype(default(float)) for t in tensors]
-        it = iter(tensors)
-        found = getattr(module if module is fnp.linalg else fgrad.scipy.linalg, name)
-        given = [next(it) if isinstance(a, Array | np.ndarray) else opened(a) for a in args]
-        try:
-            out = found(*given, **{k: opened(v) for k, v in kwargs.items()})
-        except np.linalg.LinAlgError:
-            if name != "cholesky" or tensors[0].ndim != 2 or is_traced(tensors[0]):
-                raise
-            # as in JAX; the triangle of a matrix with no factor, of which the other half is zero
-            upper = kwargs.get("upper", False)
-            if module is not fnp.linalg:
-                upper = not kwargs.get("lower", len(args) > 1 and args[1])
-            missing = np.full(tensors[0].shape, np.nan, tensors[0].dtype)
-            out = np.triu(missing) if upper else np.tril(missing)
-        if not isinstance(out, tuple):
-            return made(out)
-        return _wrapped(out, form=False)
-
-    return _named(name, function)
 
 
 def _transform(name: str) -> Function:
@@ -670,21 +643,6 @@ def _transform(name: str) -> Function:
     return _named(name, function)
 
 
-LINALG: dict[str, Any] = {
-    name: _linear(name)
-    for name in words(
-        "cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_norm matrix_power multi_dot pinv qr "
-        "slogdet solve svd svdvals tensorsolve vector_norm"
-    )
-} | {"norm": _norm}
-
-SCIPY_LINALG: dict[str, Any] = {
-    name: _linear(name, None)
-    for name in words(
-        "block_diag cho_factor cho_solve cholesky det eigh expm inv lu lu_factor lu_solve qr solve "
-        "solve_triangular sqrtm svd toeplitz"
-    )
-}
 FFT: dict[str, Any] = {
     name: _transform(name)
     for name in words("fft fft2 fftn hfft ifft ifft2 ifftn ihfft irfft irfft2 irfftn rfft rfft2 rfftn")
@@ -725,7 +683,7 @@ NAMES: dict[str, Any] = {
     **{name: _any(name) for name in OTHERS},
     **{name: Scalar(name) for name in SCALARS},
     **{name: getattr(np, name) for name in NUMPYS},
-    **bfloat16(),
+    **short_dtypes(),
     "allclose": allclose,
     "arange": arange,
     "argwhere": argwhere,

@@ -156,18 +156,24 @@ def _key(entry: Any) -> Any:
     return FlattenedIndexKey(found)
 
 
-def flatten_with_path(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[tuple[Any, Any]], PyTreeDef]:
+def flatten_with_path(
+    tree: Any, is_leaf: IsLeaf = None, is_leaf_takes_path: bool = False
+) -> tuple[list[tuple[Any, Any]], PyTreeDef]:
     """Return the leaves of a tree, each with the keys that lead to it, and what builds it again."""
+    if is_leaf_takes_path:
+        raise NotImplementedError(
+            "fgrad's jax.tree has no is_leaf_takes_path: give a function of the part alone"
+        )
     accessors, leaves, structure = optree.tree_flatten_with_accessor(tree, is_leaf, namespace=NAMESPACE)
     return [(tuple(map(_key, a)), x) for a, x in zip(accessors, leaves, strict=True)], structure
 
 
-def _leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[Any, Any]]:
-    return flatten_with_path(tree, is_leaf)[0]
+def _leaves_with_path(tree: Any, *args: Any, **options: Any) -> list[tuple[Any, Any]]:
+    return flatten_with_path(tree, *args, **options)[0]
 
 
-def _map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
-    found, structure = flatten_with_path(tree, is_leaf)
+def _map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, **options: Any) -> Any:
+    found, structure = flatten_with_path(tree, **options)
     others = [structure.flatten_up_to(r) for r in rest]
     groups = zip(found, *others, strict=True)
     return unflatten(structure, [f(path, leaf, *more) for (path, leaf), *more in groups])

@@ -1,0 +1,180 @@
+"""`jax.numpy.linalg`, `jax.scipy.linalg`, `jax.lax.linalg`: what is read of a matrix, and NaN for errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import fgrad
+import fgrad.scipy.linalg
+from fgrad import numpy as fnp
+from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, made, opened
+from fgrad.compat.jax.numpy import together, wrapped
+from fgrad.compat.jax.types import default, to_inexact
+from fgrad.compat.standins import words
+from fgrad.core.tensor import Tensor
+from fgrad.core.trace import Tracer
+
+__all__ = ["LAX", "NUMPY", "SCIPY"]
+
+Function = Callable[..., Any]
+
+
+def _linear(module: Any, name: str) -> Function:
+    """Return a function of matrices that are floating-point numbers of one dtype."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        arrays = [a for a in args if isinstance(a, Array | np.ndarray)]
+        tensors, form = together(arrays)
+        if form is SHORT:
+            raise NotImplementedError(f"jax.numpy.linalg.{name} of bfloat16: JAX has it of float32 at least")
+        it = iter([t if t.dtype.kind in "fc" else t.astype(default(float)) for t in tensors])
+        given = [next(it) if isinstance(a, Array | np.ndarray) else opened(a) for a in args]
+        return wrapped(getattr(module, name)(*given, **{k: opened(v) for k, v in kwargs.items()}), form=False)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Return what `{module.__name__.removeprefix('fgrad.')}.{name}` does, in JAX's dtypes."
+    return function
+
+
+def _symmetric(function: Function) -> Function:
+    """Return a function of the symmetric part of a matrix, unless `symmetrize_input` says not."""
+
+    def of_part(a: Any, *args: Any, symmetrize_input: bool = True, **kwargs: Any) -> Any:
+        x = as_array(a)
+        x = x.astype(to_inexact(x.dtype, weak=False)[0])
+        if symmetrize_input:
+            t = x._tensor
+            x = made((t + fnp.conj(fnp.swapaxes(t, -1, -2))) / 2, x.form)
+        return function(x, *args, **kwargs)
+
+    of_part.__name__, of_part.__doc__ = function.__name__, function.__doc__
+    return of_part
+
+
+def _or_nan(function: Function, upper: Callable[..., bool]) -> Function:
+    """Return a function that gives NaN for a matrix that has no Cholesky factor, where its value is known.
+
+    Args:
+        function: of matrices, which raises.
+        upper: from the other arguments, whether the factor is the upper triangle.
+    """
+
+    def factor(a: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(a, *args, **kwargs)
+        except np.linalg.LinAlgError:
+            x = as_array(a)
+            if isinstance(x._tensor, Tensor) and isinstance(x._tensor._value, Tracer):
+                raise
+            if x.ndim > 2:
+                return made(fnp.stack([factor(part, *args, **kwargs)._tensor for part in x]))
+            triangle = fnp.triu if upper(*args, **kwargs) else fnp.tril
+            return made(triangle(x._tensor * np.nan))
+
+    factor.__name__, factor.__doc__ = function.__name__, function.__doc__
+    return factor
+
+
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
+    """Return a norm of a vector or matrix."""
+    y = as_array(x)
+    y = y.astype(to_inexact(y.dtype, weak=False)[0])
+    if ord is None and axis is None and not keepdims:
+        return made(fnp.sqrt(fnp.sum(fnp.real(y._tensor * fnp.conj(y._tensor)))), y.strong)
+    return made(fnp.linalg.norm(y._tensor, ord, axis, keepdims), y.strong)
+
+
+def matrix_norm(x: Any, *, keepdims: bool = False, ord: Any = "fro") -> Array:
+    """Return a norm of matrices, which are the last two axes."""
+    return norm(x, ord, (-2, -1), keepdims)
+
+
+def _upper(lower: bool = False, *_: Any, **__: Any) -> bool:
+    return not lower
+
+
+NUMPY: dict[str, Any] = {
+    name: _linear(fnp.linalg, name)
+    for name in words(
+        "cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_power multi_dot pinv qr slogdet solve "
+        "svd svdvals tensorsolve vector_norm"
+    )
+} | {"matrix_norm": matrix_norm, "norm": norm}
+SCIPY: dict[str, Any] = {
+    name: _linear(fgrad.scipy.linalg, name)
+    for name in words(
+        "block_diag cho_solve cholesky det eigh expm inv lu lu_factor lu_solve qr solve "
+        "solve_triangular sqrtm svd toeplitz"
+    )
+}
+NUMPY |= {name: _symmetric(NUMPY[name]) for name in ("eigh", "eigvalsh")}
+NUMPY["cholesky"] = _symmetric(_or_nan(NUMPY["cholesky"], lambda upper=False: upper))
+SCIPY |= {"cholesky": _or_nan(SCIPY["cholesky"], _upper), "eigh": _symmetric(SCIPY["eigh"])}
+SCIPY["cho_factor"] = lambda a, lower=False, *_, **__: (SCIPY["cholesky"](a, lower=lower), lower)
+
+
+# ---- `jax.lax.linalg`
+
+
+def eigh(
+    x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True, **_: Any
+) -> tuple[Array, Array]:
+    """Return eigenvectors and then eigenvalues of Hermitian matrices."""
+    values, vectors = NUMPY["eigh"](x, "L" if lower else "U", symmetrize_input=symmetrize_input)
+    return vectors, values
+
+
+def qr(
+    x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma: Any = None
+) -> tuple[Array, ...]:
+    """Return q and r, of which q is square unless `full_matrices` says not."""
+    if pivoting:
+        raise NotImplementedError("fgrad's jax.lax.linalg.qr has no pivoting: see jax.scipy.linalg.qr")
+    return tuple(NUMPY["qr"](x, "complete" if full_matrices else "reduced"))
+
+
+def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True, **options: Any) -> Any:
+    """Return singular vectors and values."""
+    if any(value is not None for value in options.values()):
+        raise NotImplementedError(f"fgrad's jax.lax.linalg.svd has no {', '.join(options)}")
+    return NUMPY["svd"](x, full_matrices, compute_uv)
+
+
+def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Array:
+    """Return the product of a matrix and Q, or its adjoint, which are given by reflectors."""
+
+    def product(a: Any, taus: Any, c: Any) -> Any:
+        rows = np.arange(a.shape[-2])
+        steps = range(taus.shape[-1])
+        for i in reversed(steps) if left != transpose else steps:
+            v = fnp.where(rows > i, a[..., :, i], (rows == i).astype(a.dtype))
+            tau = taus[..., i, None, None]
+            tau = fnp.conj(tau) if transpose else tau
+            column, row = v[..., :, None], fnp.conj(v)[..., None, :]
+            c = c - tau * (column @ (row @ c) if left else (c @ column) @ row)
+        return c
+
+    return elementwise(product, a, taus, c)
+
+
+def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, **_: Any) -> Array:
+    """Return the solution of a tridiagonal system, whose diagonals are rows of equal length."""
+
+    def solve(dl: Any, d: Any, du: Any, b: Any) -> Any:
+        bands = fnp.stack([fnp.roll(du, 1, -1), d, fnp.roll(dl, -1, -1)], -2)
+        return fgrad.scipy.linalg.solve_banded((1, 1), bands, b)
+
+    return elementwise(solve, dl, d, du, b)
+
+
+LAX: dict[str, Any] = {
+    "cholesky": NUMPY["cholesky"],
+    "eigh": eigh,
+    "ormqr": ormqr,
+    "qr": qr,
+    "svd": svd,
+    "tridiagonal_solve": tridiagonal_solve,
+}

@@ -1,0 +1,94 @@
+"""Matrices in the stand-in for JAX: what is read of them, orders of results, NaN; values are JAX 0.10.2's."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from fgrad.compat.jax import installed
+
+# the library itself may be installed beside; another test may have loaded it
+if "jax" in sys.modules:
+    pytest.skip("JAX itself is loaded", allow_module_level=True)
+with installed():
+    import jax
+    import jax.numpy as jnp
+    import jax.scipy
+    from jax import lax
+
+UNEQUAL = jnp.array([[4.0, 1.0], [2.0, 3.0]])
+SYMMETRIC = jnp.array([[4.0, 1.0], [1.0, 3.0]])
+NO_FACTOR = jnp.array([[1.0, 2.0], [2.0, 1.0]])
+N = np.nan
+
+
+def close(x, y, tolerance=2e-4):
+    assert isinstance(x, jax.Array)
+    np.testing.assert_allclose(np.asarray(x), y, rtol=tolerance, atol=tolerance)
+
+
+def test_symmetric_parts_are_read():
+    for function in (jnp.linalg.cholesky, lax.linalg.cholesky):
+        close(function(UNEQUAL), [[2, 0], [0.75, 1.5612]])
+        close(jax.grad(lambda x, f=function: f(x).sum())(SYMMETRIC), [[0.2063, 0.1746], [0.1746, 0.3015]])
+    close(jnp.linalg.cholesky(UNEQUAL, upper=True), [[2, 0.75], [0, 1.5612]])
+    close(jnp.linalg.cholesky(UNEQUAL, symmetrize_input=False), [[2, 0], [1, 1.4142]])
+    close(jax.scipy.linalg.cholesky(UNEQUAL), [[2, 0.5], [0, 1.6583]])
+    for values in (
+        jnp.linalg.eigh(UNEQUAL)[0],
+        jnp.linalg.eigvalsh(UNEQUAL),
+        jax.scipy.linalg.eigh(UNEQUAL)[0],
+    ):
+        close(values, [1.9189, 5.0811])
+    close(jnp.linalg.eigh(UNEQUAL, symmetrize_input=False)[0], [1.4384, 5.5616])
+    close(jnp.linalg.eigh(UNEQUAL, UPLO="U", symmetrize_input=False)[0], [2.382, 4.618])
+    close(jax.grad(lambda x: jnp.linalg.eigh(x)[0][0])(UNEQUAL), [[0.3419, -0.4743], [-0.4743, 0.6581]])
+
+
+def test_orders_and_sizes_of_lax():
+    vectors, values = lax.linalg.eigh(SYMMETRIC)
+    close(values, [2.382, 4.618])
+    close(abs(vectors), [[0.5257, 0.8507], [0.8507, 0.5257]])
+    tall = jnp.arange(6.0).reshape(3, 2)
+    assert [x.shape for x in lax.linalg.qr(tall)] == [(3, 3), (3, 2)]
+    assert [x.shape for x in lax.linalg.qr(tall, full_matrices=False)] == [(3, 2), (2, 2)]
+    assert [x.shape for x in lax.linalg.svd(tall, full_matrices=False)] == [(3, 2), (2,), (2, 2)]
+    assert lax.linalg.svd(tall, compute_uv=False).shape == (2,)
+    with pytest.raises(NotImplementedError, match="pivoting"):
+        lax.linalg.qr(tall, pivoting=True)
+    with pytest.raises(NotImplementedError, match="subset_by_index"):
+        lax.linalg.svd(tall, subset_by_index=(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("function", "missing"),
+    [
+        (jnp.linalg.cholesky, [[N, 0], [N, N]]),
+        (lambda x: jnp.linalg.cholesky(x, upper=True), [[N, N], [0, N]]),
+        (jax.scipy.linalg.cholesky, [[N, N], [0, N]]),
+        (lambda x: jax.scipy.linalg.cho_factor(x, True)[0], [[N, 0], [N, N]]),
+    ],
+)
+def test_matrices_without_a_factor(function, missing):
+    close(function(NO_FACTOR), missing)
+    both = function(jnp.stack([SYMMETRIC, NO_FACTOR]))
+    close(both[0], function(SYMMETRIC))
+    close(both[1], missing)
+    assert np.isnan(np.asarray(jax.grad(lambda x: function(x).sum())(NO_FACTOR))).any()
+
+
+def test_dot_general():
+    x, y = jnp.arange(24.0).reshape(2, 3, 4), jnp.arange(40).reshape(5, 2, 4)
+    out = lax.dot_general(x, y, (((2,), (2,)), ((0,), (1,))))
+    close(out, np.einsum("bij,kbj->bik", x, y))
+    close(lax.dot_general(x, y, (((2, 0), (2, 1)), ((), ()))), np.einsum("bij,kbj->ik", x, y))
+    wide = lax.dot_general(x, x, (((), ()), ((0, 1, 2), (0, 1, 2))), preferred_element_type=jnp.int32)
+    assert wide.dtype == jnp.int32
+    close(wide, np.square(np.asarray(x)))
+    close(lax.dot(x[0], y[0].T), np.asarray(x[0]) @ np.asarray(y[0]).T)
+
+
+def test_norms_of_matrices():
+    x = jnp.arange(12).reshape(2, 2, 3)
+    close(jnp.linalg.matrix_norm(x), np.linalg.matrix_norm(x))
+    close(jnp.linalg.matrix_norm(x, ord=1, keepdims=True), np.linalg.matrix_norm(x, ord=1, keepdims=True))
