@@ -115,5 +115,10 @@ def test_random_numbers_are_those_of_jax():
         [0.46875, 1.828125, 2.34375, -1.0625],
     )
     is_short(jax.random.normal(key, (4,), jnp.bfloat16), [-0.0146484375, 0.73046875, 1.125, -0.87890625])
+    drawn = jax.random.truncated_normal(key, -2.0, 2.0, (4,), jnp.bfloat16)
+    is_short(drawn, [-0.01953125, 0.6875, 1.046875, -0.828125])
+    weights = jax.nn.initializers.lecun_normal()(key, (2, 3), jnp.bfloat16)
+    is_short(weights[1], [-0.66796875, 0.357421875, -0.2109375])
+    is_short(jax.nn.initializers.he_uniform()(key, (2, 3), jnp.bfloat16)[1], [-1.0859375, 0.625, -0.37890625])
     with pytest.raises(NotImplementedError, match="bfloat16"):
         jax.random.exponential(key, (4,), jnp.bfloat16)

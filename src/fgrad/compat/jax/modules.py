@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import inspect
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
@@ -20,6 +19,7 @@ from fgrad.compat.jax import (
     checkify,
     custom,
     devices,
+    draws,
     errors,
     examples,
     jaxprs,
@@ -27,16 +27,14 @@ from fgrad.compat.jax import (
     linalg,
     nn,
     numpy,
-    random,
     scipy,
     test_util,
     transformations,
     trees,
     types,
 )
-from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, opened
+from fgrad.compat.jax.arrays import Array, as_array, elementwise
 from fgrad.compat.standins import Source, absent, together, words
-from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Trace, current
 from fgrad.transforms.calling import is_traced
 
@@ -77,59 +75,6 @@ def _trace_state(convention: Any = None) -> TraceState:
 def _got(x: Any) -> Any:
     """Return arrays as NumPy's; what is traced stays as it is."""
     return trees.tree_map(lambda v: v if isinstance(v, Tracer) else np.asarray(v), x)
-
-
-def _drawn(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of `fgrad.compat.jax.random`, of arrays."""
-    signature = inspect.signature(function)
-    wide = _DRAWN.get(function.__name__, "f8") if "dtype" in signature.parameters else ""
-
-    def draw(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind_partial(*args, **kwargs).arguments if wide else {}
-        if numpy.dtype_of(given.get("dtype", float)) in (types.BFLOAT16, types.BFLOAT16.type, "bfloat16"):
-            if function.__name__ not in _SHORT:
-                raise NotImplementedError(f"fgrad's jax.random.{function.__name__} draws no bfloat16")
-            del given["dtype"]
-            return _SHORT[function.__name__](**given)
-        if wide and types.CONFIG.jax_enable_x64:
-            kwargs.setdefault("dtype", signature.bind_partial(*args, **kwargs).arguments.get("dtype", wide))
-            args = args[: list(signature.parameters).index("dtype")]
-        out = function(*map(opened, args), **{k: _plain(v) for k, v in kwargs.items()})
-        return made(out) if isinstance(out, Tensor | np.ndarray | np.generic) else out
-
-    draw.__name__ = function.__name__
-    draw.__doc__ = function.__doc__
-    return draw
-
-
-def _short_uniform(key: Any, shape: Any = (), minval: Any = 0.0, maxval: Any = 1.0) -> Array:
-    """Return numbers of bfloat16: eight bits, of which its seven digits are made."""
-    bits: Any = made(random.bits(opened(key), opened(shape), np.uint8))
-    parts: list[Any] = [numpy.array(v, types.BFLOAT16) for v in (bits // 2 / 128, minval, maxval)]
-    unit, low, high = parts
-    drawn: Array = numpy.NAMES["maximum"](low, unit * (high - low) + low)
-    return drawn
-
-
-def _short_normal(key: Any, shape: Any = ()) -> Array:
-    root: Any = made(np.float32(np.sqrt(2))).astype(types.BFLOAT16)
-    drawn: Array = root * lax.NAMES["erf_inv"](_short_uniform(key, shape, -1 + 2.0**-8))
-    return drawn
-
-
-_SHORT: dict[str, Callable[..., Array]] = {"normal": _short_normal, "uniform": _short_uniform}
-# what is drawn where no dtype is given, if it is no float; it has 64 bits where these are enabled
-_DRAWN = dict.fromkeys(("geometric", "poisson", "rademacher", "randint"), "i8") | {"bits": "u8", "key": ""}
-
-
-def _plain(x: Any) -> Any:
-    return x.dtype if isinstance(x, numpy.Scalar) else opened(x)
-
-
-def _random() -> dict[str, Any]:
-    return {name: _drawn(getattr(random, name)) for name in random.__all__} | {
-        "key_impl": lambda keys: types.CONFIG.jax_default_prng_impl
-    }
 
 
 def _setting(name: str, default: bool = True) -> Callable[..., Any]:
@@ -388,7 +333,7 @@ MODULES: dict[str, Source] = {
     "jax.numpy": together(numpy.NAMES, _loaded("jax.numpy.fft", "jax.numpy.linalg")),
     "jax.numpy.fft": lambda: numpy.FFT,
     "jax.numpy.linalg": lambda: linalg.NUMPY,
-    "jax.random": _random,
+    "jax.random": lambda: draws.NAMES,
     "jax.scipy": _loaded(*(f"jax.scipy.{n}" for n in ("linalg", "optimize", "sparse", "special", "stats"))),
     "jax.scipy.optimize": lambda: absent(
         "jax.scipy.optimize", {"minimize": "fgrad.scipy.optimize.minimize has it for Tensors"}

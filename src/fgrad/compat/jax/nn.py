@@ -11,10 +11,10 @@ import numpy as np
 import fgrad.nn
 from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, opened
+from fgrad.compat.jax.draws import NAMES as DRAWS
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.types import canonical, to_inexact
 from fgrad.compat.standins import absent, words
-from fgrad.random import threefry
 
 __all__ = ["NAMES", "logsumexp"]
 
@@ -148,28 +148,27 @@ NAMES["hard_swish"] = NAMES["hard_silu"] = lambda x: x * NAMES["hard_sigmoid"](x
 # ---- initializers
 
 
-def _initializer(
-    draw: Callable[[Any, tuple[int, ...], Any], Any], dtype: Any = float
-) -> Callable[..., Array]:
-    """Return `init(key, shape, dtype)` of what draws Tensors; `dtype` is that where none is given."""
-    usual = float if dtype is None else dtype
+def _initializer(draw: Callable[[Any, tuple[int, ...], Any], Any], usual: Any = None) -> Callable[..., Array]:
+    """Return `init(key, shape, dtype)` of what draws arrays, with the dtype where none is given."""
 
     def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Array:
-        kind = canonical(usual if dtype is None else dtype)
-        return made(draw(opened(key), tuple(shape), kind)).astype(kind)
+        given = usual if dtype is None else dtype
+        kind = canonical(float if given is None else given)
+        return as_array(draw(key, tuple(shape), kind)).astype(kind)
 
     return init
 
 
-def _scaled(name: str, size: float, *limits: float) -> Callable[..., Any]:
-    """Return the initializer of numbers that `threefry.name` draws, times a size."""
-    found = getattr(threefry, name)
+def _drawn(name: str, size: float, *limits: float) -> Callable[..., Any]:
+    """Return the initializer of numbers that `jax.random.name` draws, times a size."""
 
     def initializer(scale: Any = size, dtype: Any = None, *given: float) -> Callable[..., Array]:
         bounds = (*given, *limits[len(given) :])
-        return _initializer(
-            lambda key, shape, kind: found(key, *bounds, shape, kind) * kind.type(scale), dtype
-        )
+
+        def draw(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
+            return DRAWS[name](key, *bounds, shape=shape, dtype=kind) * as_array(scale).astype(kind)
+
+        return _initializer(draw, dtype)
 
     initializer.__name__, initializer.__doc__ = name, f"Return what draws as `jax.random.{name}` does."
     return initializer
@@ -183,12 +182,19 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> 
             raise ValueError("orthogonal initializer requires at least a 2D shape")
         columns = shape[column_axis]
         if not math.prod(shape):
-            return fnp.zeros(shape, kind)
-        q = threefry.orthogonal(key, math.prod(shape) // columns, (), kind, columns)
-        rows = np.delete(shape, column_axis)
-        return fnp.moveaxis(fnp.reshape(q, (*rows.tolist(), columns)), -1, column_axis) * kind.type(scale)
+            return NUMPY["zeros"](shape, kind)
+        q = DRAWS["orthogonal"](key, math.prod(shape) // columns, (), kind, columns)
+        rows = np.delete(shape, column_axis).tolist()
+        return NUMPY["moveaxis"](q.reshape(*rows, columns), -1, column_axis) * as_array(scale).astype(kind)
 
     return _initializer(draw, dtype)
+
+
+_UNITS: dict[str, tuple[dict[str, Any], float]] = {  # which numbers, and their standard deviation
+    "normal": ({}, 1.0),
+    "truncated_normal": ({"lower": -2, "upper": 2}, 0.87962566103423978),
+    "uniform": ({"minval": -1, "maxval": 1}, 3**-0.5),
+}
 
 
 def variance_scaling(
@@ -201,7 +207,7 @@ def variance_scaling(
         ValueError: an unknown mode or distribution.
     """
     modes = {"fan_in": (1.0, 0.0), "fan_out": (0.0, 1.0), "fan_avg": (0.5, 0.5)}
-    if mode not in modes or distribution not in ("normal", "uniform", "truncated_normal"):
+    if mode not in modes or distribution not in _UNITS:
         raise ValueError(f"variance_scaling has no mode {mode!r} with distribution {distribution!r}")
 
     def draw(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
@@ -212,12 +218,9 @@ def variance_scaling(
         field = math.prod(shape) / ins / outs / batches
         fans = ins * field, outs * field
         variance = scale / sum(weight * fan for weight, fan in zip(modes[mode], fans, strict=True))
-        if distribution == "uniform":
-            return threefry.uniform(key, shape, kind, -1, 1) * kind.type(math.sqrt(3 * variance))
-        if distribution == "normal":
-            return threefry.normal(key, shape, kind) * kind.type(math.sqrt(variance))
-        deviation = math.sqrt(variance) / 0.87962566103423978  # that of a normal number between -2 and 2
-        return threefry.truncated_normal(key, -2, 2, shape, kind) * kind.type(deviation)
+        limits, deviation = _UNITS[distribution]
+        size = as_array(math.sqrt(variance) / deviation).astype(kind)
+        return DRAWS[distribution](key, **limits, shape=shape, dtype=kind) * size
 
     return _initializer(draw, dtype)
 
@@ -230,15 +233,15 @@ _AUTHORS = (("glorot xavier", 1.0, "fan_avg"), ("he kaiming", 2.0, "fan_in"), ("
 INITIALIZERS: dict[str, Any] = {
     "Initializer": Callable,
     "constant": lambda value, dtype=None: _initializer(
-        lambda _, shape, kind: fnp.full(shape, value, kind), dtype
+        lambda _, shape, kind: NUMPY["full"](shape, value, kind), dtype
     ),
-    "normal": _scaled("normal", 1e-2),
+    "normal": _drawn("normal", 1e-2),
     "orthogonal": orthogonal,
-    "truncated_normal": _scaled("truncated_normal", 1e-2, -2.0, 2.0),
-    "ones": _initializer(lambda _, shape, kind: fnp.ones(shape, kind)),
-    "uniform": _scaled("uniform", 1e-2),
+    "truncated_normal": _drawn("truncated_normal", 1e-2, -2.0, 2.0),
+    "ones": _initializer(lambda _, shape, kind: NUMPY["ones"](shape, kind)),
+    "uniform": _drawn("uniform", 1e-2),
     "variance_scaling": variance_scaling,
-    "zeros": _initializer(lambda _, shape, kind: fnp.zeros(shape, kind)),
+    "zeros": _initializer(lambda _, shape, kind: NUMPY["zeros"](shape, kind)),
     **absent("jax.nn.initializers", {"delta_orthogonal": "orthogonal draws the part in the middle"}),
     **{
         f"{author}_{distribution}": _scaling(scale, mode, drawn)
