@@ -148,8 +148,25 @@ def test_mapped_searches():
     np.testing.assert_array_equal(fg.vmap(np.searchsorted, (0, None))(a, v), expected)
     np.testing.assert_array_equal(fg.vmap(lambda x: np.digitize(x, a[0]))(v), np.digitize(v, a[0]))
     np.testing.assert_array_equal(fg.vmap(np.nanargmax)(NAN), np.nanargmax(NAN, 1))
-    with pytest.raises(TypeError, match="lexsort"):
-        fg.vmap(lambda x: np.lexsort((x,)))(a)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (3, 5), (2, 3, 4)])
+def test_sorting_by_several_keys_where_no_value_is_known(shape):
+    rng = np.random.default_rng(0)
+    keys = [rng.integers(0, 3, shape).astype(d) for d in ("f8", "i4", "u1")]
+    keys[0] = np.where(keys[0] == 2, np.nan, keys[0])
+    for axis in (-1, 0):
+        for some in (keys[:1], keys[1:], keys):
+            sort = lambda *k, axis=axis: np.lexsort(k, axis)
+            expected = sort(*some)
+            mapped = fg.vmap(sort)(*(np.asarray(k)[None] for k in some))[0]
+            for found in (fg.jit(sort)(*some), mapped):
+                assert found.dtype == expected.dtype
+                np.testing.assert_array_equal(found, expected)
+    if len(shape) == 2:
+        np.testing.assert_array_equal(fg.jit(np.lexsort)(keys[1]), np.lexsort(keys[1]))
+        with pytest.raises(ValueError, match="same shape"):
+            fg.jit(lambda a, b: np.lexsort((a, b)))(keys[1], keys[2][:1])
 
 
 def test_places_have_no_slope():

@@ -158,9 +158,23 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
         array([2, 1, 0])
     """
     rows = together(*keys) if isinstance(keys, tuple | list) else (keys,)
+    if any(isinstance(k, Tensor) and isinstance(k._value, Tracer) for k in rows):
+        return _lexsorted(list(rows if isinstance(keys, tuple | list) else keys), axis)
     values = tuple([concrete(k, "lexsort") for k in rows])
     found = np.lexsort(values if isinstance(keys, tuple | list) else values[0], axis)
     return beside(found, *rows)
+
+
+def _lexsorted(keys: list[Any], axis: int) -> Any:
+    """Sort by one key after the other, of which the last counts most: equal elements keep their order."""
+    lengths = [np.shape(k) for k in keys]
+    np.lexsort([np.broadcast_to(np.int8(0), shape) for shape in lengths], axis)  # NumPy's checks
+    if not lengths[0]:
+        return next_to(np.intp(0), *keys)
+    order = argsort(keys[0], axis, stable=True)
+    for key in keys[1:]:
+        order = along_axis(order, argsort(along_axis(key, order, axis), axis, stable=True), axis)
+    return order
 
 
 def _kths(kth: Any) -> Any:
