@@ -66,7 +66,7 @@ TOGETHER = {
     "numpy/test_shapes": "numpy/diagonals numpy/insertion numpy/joining numpy/padding "
     "numpy/permutations numpy/splitting",
     "test_types": "numpy/typing",
-    "numpy/test_indexing": "numpy/comparisons numpy/complex_numbers numpy/rounding",
+    "numpy/test_indexing": "numpy/complex_numbers numpy/rounding",
     "numpy/test_reductions": "numpy/cumulative numpy/moments",
     "numpy/test_sharing": "numpy/views",
     "nn/test_convolution": "nn/geometry",

@@ -19,7 +19,7 @@ from fgrad.numpy.ufuncs import declare_methods
 _NAMES = {  # by the modules that define them
     "arrays": "array asanyarray asarray asarray_chkfinite ascontiguousarray asfortranarray copy require",
     "calculus": "gradient trapezoid unwrap",
-    "comparisons": "allclose array_equal isclose",
+    "comparisons": "allclose array_equal array_equiv isclose",
     "complex_numbers": "angle imag iscomplexobj real",
     "creation": """
         arange empty empty_like eye from_dlpack frombuffer fromfunction fromiter full full_like
@@ -53,7 +53,7 @@ _NAMES = {  # by the modules that define them
     "namespace": "__array_api_version__ __array_namespace_info__",
     "nanfunctions": "nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar",
     "nondifferentiable": """
-        array_equiv array_repr array_str can_cast common_type format_float_positional
+        array_repr array_str can_cast common_type format_float_positional
         format_float_scientific may_share_memory min_scalar_type save savetxt savez savez_compressed
         shares_memory
     """,

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from fgrad.core.tensor import Tensor, bind, unary
-from fgrad.numpy.arrays import (
-    concrete,
-    together,
-)
-from fgrad.numpy.registry import (
-    implements,
-)
+from fgrad.numpy.arrays import known, together
+from fgrad.numpy.reductions import all as _all
+from fgrad.numpy.registry import implements
 from fgrad.ops import linear
 
 
@@ -49,10 +45,7 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
     """Return whether all elements are equal within tolerances.
 
     Returns:
-        One truth value.
-
-    Raises:
-        TypeError: values are not known, under `vmap` or while staged.
+        One truth value; under `vmap` and `jit`, where it is not known yet, a Tensor.
 
     Derivative:
         None: the result is a truth value.
@@ -61,8 +54,10 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
         >>> fnp.allclose(np.array([1.0]), np.array([1.0 + 1e-9]))
         True
     """
-    x, y = (concrete(v, "allclose") for v in together(a, b))
-    return bool(np.allclose(x, y, rtol, atol, equal_nan))
+    x, y = together(a, b)
+    if known(x) is None or known(y) is None:
+        return cast("bool", _all(isclose(x, y, rtol, atol, equal_nan)))
+    return bool(np.allclose(known(x), known(y), rtol, atol, equal_nan))
 
 
 @implements(np.array_equal)
@@ -70,10 +65,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     """Return whether two arrays have the same shape and elements.
 
     Returns:
-        One truth value.
-
-    Raises:
-        TypeError: values are not known, under `vmap` or while staged.
+        One truth value; under `vmap` and `jit`, where it is not known yet, a Tensor.
 
     Derivative:
         None: the result is a truth value.
@@ -82,5 +74,38 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
         >>> fnp.array_equal(np.array([1, 2]), [1, 2])
         True
     """
-    x, y = (concrete(v, "array_equal") for v in together(a1, a2))
-    return bool(np.array_equal(x, y, equal_nan))
+    x, y = together(a1, a2)
+    if known(x) is not None and known(y) is not None:
+        return bool(np.array_equal(known(x), known(y), equal_nan))
+    return x.shape == y.shape and _all_equal(x, y, equal_nan)
+
+
+@implements(np.array_equiv)
+def array_equiv(a1: Any, a2: Any) -> bool:
+    """Return whether two arrays have the same elements after one of them is broadcast to the other.
+
+    Returns:
+        One truth value; under `vmap` and `jit`, where it is not known yet, a Tensor.
+
+    Derivative:
+        None: the result is a truth value.
+
+    Example:
+        >>> fnp.array_equiv([1, 1], 1)
+        True
+    """
+    x, y = together(a1, a2)
+    if known(x) is not None and known(y) is not None:
+        return bool(np.array_equiv(known(x), known(y)))
+    try:
+        np.broadcast_shapes(x.shape, y.shape)
+    except ValueError:
+        return False
+    return _all_equal(x, y, equal_nan=False)
+
+
+def _all_equal(x: Any, y: Any, equal_nan: bool) -> bool:
+    equal = bind("equal", x, y)
+    if equal_nan:
+        equal = bind("logical_or", equal, bind("logical_and", unary("isnan", x), unary("isnan", y)))
+    return cast("bool", _all(equal))

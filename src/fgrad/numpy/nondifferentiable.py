@@ -11,29 +11,8 @@ from fgrad import tree
 from fgrad.backend.devices import on_host
 from fgrad.core.tensor import Tensor
 from fgrad.core.views import root_of
-from fgrad.numpy.arrays import concrete, together
+from fgrad.numpy.arrays import concrete
 from fgrad.numpy.registry import implements, named
-
-
-@implements(np.array_equiv)
-def array_equiv(a1: Any, a2: Any) -> bool:
-    """Return whether two arrays have the same elements after one of them is broadcast to the other.
-
-    Returns:
-        One truth value.
-
-    Raises:
-        TypeError: values are not known, under `vmap` or while staged.
-
-    Derivative:
-        None: the result is a truth value.
-
-    Example:
-        >>> fnp.array_equiv([1, 1], 1)
-        True
-    """
-    x, y = (concrete(v, "array_equiv") for v in together(a1, a2))
-    return bool(np.array_equiv(x, y))
 
 
 def _shares(theirs: Callable[..., bool], word: str, limit: int, example: str) -> Callable[..., bool]:

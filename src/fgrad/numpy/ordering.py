@@ -13,7 +13,7 @@ from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind, is_tracked, unary, wrap
 from fgrad.core.trace import Tracer
 from fgrad.core.views import unordered
-from fgrad.numpy.arrays import as_tensor, as_value, concrete, next_to, together
+from fgrad.numpy.arrays import as_tensor, as_value, concrete, known, next_to, together
 from fgrad.numpy.cumulative import along
 from fgrad.numpy.indexing import along_axis, beside
 from fgrad.numpy.permutations import flip
@@ -158,7 +158,7 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
         array([2, 1, 0])
     """
     rows = together(*keys) if isinstance(keys, tuple | list) else (keys,)
-    if any(isinstance(k, Tensor) and isinstance(k._value, Tracer) for k in rows):
+    if any(known(k) is None for k in rows):
         return _lexsorted(list(rows if isinstance(keys, tuple | list) else keys), axis)
     values = tuple([concrete(k, "lexsort") for k in rows])
     found = np.lexsort(values if isinstance(keys, tuple | list) else values[0], axis)

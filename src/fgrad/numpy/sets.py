@@ -9,8 +9,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.tensor import bind, is_tracked, wrap
-from fgrad.numpy.arrays import as_tensor, as_value, concrete, promoted, together
+from fgrad.numpy.arrays import as_tensor, as_value, concrete, known, next_to, promoted, together
 from fgrad.numpy.joining import concatenate
+from fgrad.numpy.ordering import sort
 from fgrad.numpy.registry import extends
 from fgrad.numpy.shapes import moveaxis
 from fgrad.ops import linear
@@ -285,5 +286,13 @@ def isin(
         >>> fnp.isin(np.array([1, 2, 3]), [2])
         array([False,  True, False])
     """
-    x, y = (concrete(v, "isin") for v in together(element, test_elements))
-    return wrap(np.isin(x, y, assume_unique, invert, kind=kind))
+    x, y = together(element, test_elements)
+    if known(x) is not None and known(y) is not None:
+        return wrap(np.isin(known(x), known(y), assume_unique, invert, kind=kind))
+    np.isin(np.zeros(0, x.dtype), np.zeros(0, y.dtype), kind=kind)  # NumPy's checks
+    if not y.size:
+        return next_to(np.full(x.shape, invert), x)
+    dtype = np.result_type(x.dtype, y.dtype)
+    x, line = linear.convert(x, dtype), sort(linear.convert(_flat(y), dtype))
+    place = bind("minimum", bind("search", line, x, side="left"), y.size - 1)
+    return bind("not_equal" if invert else "equal", bind("gather", line, place, template=(HOLE,)), x)
