@@ -173,8 +173,36 @@ def test_masks_of_a_mapped_function_may_write():
         return y
 
     np.testing.assert_array_equal(fg.vmap(f)(M), np.stack([f(fg.tensor(r)).numpy() for r in M]))
-    with pytest.raises(TypeError, match="vmap"):
-        fg.vmap(lambda x: np.place(x * 1, x > 0, 1.0))(M)
+
+
+@pytest.mark.parametrize("count", [1, 2, 20])
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (0,), ()])
+@pytest.mark.parametrize("kind", [bool, int, float])
+def test_places_of_a_mask_that_nobody_knows_yet(kind, shape, count):
+    def f(x, mask, v):
+        y = fnp.array(x) * 1
+        np.place(y, mask, v)
+        return y
+
+    x, v = values(shape), values((count,), seed=1)
+    mask = np.asarray(values(shape, seed=2) > 0).astype(kind) * kind(2)
+    expected = np.array(x)
+    np.place(expected, mask, v)
+    np.testing.assert_array_equal(fg.jit(f)(x, mask, v), expected)
+    np.testing.assert_array_equal(fg.vmap(f)(x[None], mask[None], v[None])[0], expected)
+    weights = values(shape, seed=3)
+    slopes = fg.jit(lambda mask: fg.vjp(lambda x, v: f(x, mask, v), x, v)[1](weights))(mask)
+    known = fg.vjp(lambda x, v: f(x, mask, v), x, v)[1](weights)
+    for found, wanted in zip(slopes, known, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-15)
+
+
+def test_places_of_a_mask_that_nobody_knows_need_values():
+    f = fg.jit(lambda x: np.place(x * 1, x > 0, []))
+    with pytest.raises(TypeError, match="place"):
+        f(M)
+    with pytest.raises(ValueError, match="same size"):
+        fg.jit(lambda x: np.place(x * 1, x[0] > 0, 1.0))(M)
 
 
 @given(data=st.data())

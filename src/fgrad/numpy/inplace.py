@@ -13,7 +13,8 @@ from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor, alias, bind
 from fgrad.core.trace import Tracer
 from fgrad.core.views import check_writable, has_views, is_array, rebind, reshape_handle, unordered
-from fgrad.numpy.arrays import as_places, as_target, concrete, next_to, number_type
+from fgrad.numpy.arrays import as_places, as_target, concrete, known, next_to, number_type
+from fgrad.numpy.cumulative import cumsum
 from fgrad.numpy.indexing import setitem
 from fgrad.numpy.insertion import resize as _resized
 from fgrad.numpy.registry import cast, implements, storable
@@ -168,12 +169,19 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     if not isinstance(arr, Tensor):
         _on_array(np.place, arr, mask, vals)
         return
-    chosen = concrete(mask, "place")
-    if chosen.size != arr.size:
+    mask = next_to(mask, arr)
+    if mask.size != arr.size:
         raise ValueError("place: mask and data must be the same size")
-    places = np.flatnonzero(chosen)
     np.place(np.zeros(1, arr.dtype), [False], _numbers(vals))  # raises what is due
     values = _flat(as_target(vals, arr))
+    if known(mask) is None and values.size:
+        check_writable(arr)
+        chosen = linear.reshape(linear.convert(mask, np.dtype(bool)), arr.shape)
+        number = cumsum(_flat(chosen)) - 1  # of those before, which is below zero only where none is chosen
+        rows = bind("gather", values, number % values.size, template=(HOLE,))
+        rebind(arr, bind("where", chosen, linear.reshape(rows, arr.shape), arr))
+        return
+    places = np.flatnonzero(concrete(mask, "place"))
     if not places.size:
         return
     if not values.size:
