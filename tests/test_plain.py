@@ -487,3 +487,72 @@ def test_a_managers_block_says_so_too():
 def test_conversions_name_the_decorator_too(f):
     with pytest.raises((TypeError, ValueError), match=r"lose its gradient.*(plain_numpy|numpy\.sqrt)"):
         fg.grad(f)(X)
+
+
+# ---- what changes between calls --------------------------------------------------------------------------
+
+
+def changing():
+    """Return functions, and what changes something of what they call."""
+
+    def times(x, w=2.0, *, shift=0.0):
+        return np.zeros(3) + x * w + shift
+
+    def otherwise(x, w=2.0, *, shift=0.0):
+        return np.ones(3) * 0 + x * w * 7.0
+
+    class Base:
+        def method(self, x):
+            return np.zeros(3) + x
+
+        def __call__(self, x):
+            return np.zeros(3) + x
+
+        @staticmethod
+        def plain(x):
+            return np.zeros(3) + x
+
+        def gone(self, x):
+            return np.zeros(3) + x * 3.0
+
+    class Derived(Base):
+        def own(self, x):
+            return x * 2.0
+
+        def gone(self, x):
+            return np.zeros(3) + x
+
+    replaced = lambda self, x: np.zeros(3) + x * 5.0
+    yield "code", lambda x: times(x), lambda: setattr(times, "__code__", otherwise.__code__)
+    yield "defaults", lambda x: times(x), lambda: setattr(times, "__defaults__", (5.0,))
+    yield "a keyword's default", lambda x: times(x), lambda: times.__kwdefaults__.update(shift=5.0)
+    yield "keywords' defaults", lambda x: times(x), lambda: setattr(times, "__kwdefaults__", {"shift": 6.0})
+    yield "a method", lambda x: Base().method(x), lambda: setattr(Base, "method", replaced)
+    yield "what a call does", lambda x: Base()(x), lambda: setattr(Base, "__call__", replaced)
+    yield "a static method", lambda x: Base.plain(x), lambda: setattr(Base, "plain", staticmethod(otherwise))
+    yield "a method of the base", lambda x: Derived().method(x), lambda: setattr(Base, "method", replaced)
+    yield (
+        "a method before the base's",
+        lambda x: Derived().method(x),
+        lambda: setattr(Derived, "method", lambda self, x: np.zeros(3) + x * 9.0),
+    )
+    yield "a method that goes", lambda x: Derived().gone(x), lambda: delattr(Derived, "gone")
+    yield "a method that needs it", lambda x: Derived().own(x), lambda: setattr(Derived, "own", replaced)
+
+    def itself(x):
+        return np.zeros(3) + x * 2.0
+
+    yield "itself", itself, lambda: setattr(itself, "__code__", (lambda x: np.zeros(3) + x * 4.0).__code__)
+
+
+@pytest.mark.parametrize("name", [name for name, _, _ in changing()])
+def test_what_is_called_is_what_it_is_now(name):
+    f, change = next((f, change) for label, f, change in changing() if label == name)
+    bound = plain_numpy(f)
+    value = lambda: fg.vjp(bound, X)[0]
+    before = f(X)
+    np.testing.assert_array_equal(value(), before)
+    change()
+    assert not np.allclose(f(X), before)
+    for _ in range(2):
+        np.testing.assert_array_equal(value(), f(X))

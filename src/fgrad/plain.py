@@ -12,6 +12,7 @@ import builtins
 import enum
 import functools
 import inspect
+import operator
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -37,6 +38,7 @@ _REPLACED = (types.FunctionType, types.MethodType, types.ModuleType, functools.p
 _ABSENT: Any = object()
 # `__annotate__`, where there is one, computes the annotations when they are asked for
 _DESCRIBED = ("__type_params__", "__annotate__" if sys.version_info >= (3, 14) else "__annotations__")
+_OF_CLASSES = frozenset({"__init_subclass__", "__subclasshook__"})  # what is not bound
 _EMPTY = types.CellType()
 _SUSPENDING = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -195,6 +197,8 @@ class _Binding:
         self.package = package
         self.functions: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self.classes: WeakKeyDictionary[type, type] = WeakKeyDictionary()
+        self.members: WeakKeyDictionary[type, dict[str, Any]] = WeakKeyDictionary()  # of classes, when bound
+        self.defaults: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # what was made -> of its source
         self.modules: dict[str, _Module] = {}
         self.spaces: dict[int, _Globals] = {}
         self.sources: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # what was made again -> of what
@@ -266,7 +270,7 @@ class _Binding:
                 for c, n in zip(f.__closure__ or (), f.__code__.co_freevars, strict=True)
             ]
         )
-        made = types.FunctionType(f.__code__, space, f.__name__, f.__defaults__, cells)
+        made = types.FunctionType(f.__code__, space, f.__name__, None, cells)
         made = self.functions.setdefault(f, made)
         self.sources[made] = f
         made.__dict__ = f.__dict__  # so that counters and the like are the same for all callers
@@ -274,8 +278,7 @@ class _Binding:
         for name in _DESCRIBED:
             if hasattr(f, name):
                 setattr(made, name, getattr(f, name))
-        made.__defaults__ = f.__defaults__ and tuple(map(self.of, f.__defaults__))
-        made.__kwdefaults__ = f.__kwdefaults__ and {k: self.of(v) for k, v in f.__kwdefaults__.items()}
+        self._follow(f, made)
         for old, new in zip(f.__closure__ or (), cells, strict=True):
             if old is not new:
                 new.cell_contents = self.of(old.cell_contents)
@@ -283,6 +286,40 @@ class _Binding:
         if own:
             self.spaces[id(f.__globals__)].show()
         return cast("types.FunctionType", made)
+
+    def _follow(self, f: types.FunctionType, made: types.FunctionType) -> None:
+        """Give what was made of a function the code and defaults that this has now."""
+        if made.__code__ is not f.__code__:  # as when its module was reloaded
+            facts = bindings(f.__code__)
+            if self.holds(f.__globals__.get("__name__")):
+                self._check(f, facts)
+                self.space(f.__globals__, facts)
+            made.__code__ = f.__code__
+        if self.defaults.get(made) is not f.__defaults__:
+            self.defaults[made] = f.__defaults__
+            made.__defaults__ = f.__defaults__ and tuple(map(self.of, f.__defaults__))
+        if f.__kwdefaults__ or made.__kwdefaults__:
+            made.__kwdefaults__ = {k: self.of(v) for k, v in (f.__kwdefaults__ or {}).items()} or None
+
+    def _follow_class(self, c: type, made: type) -> None:
+        """Give what was made of a class the methods that this has now."""
+        known, now = self.members[c], dict(c.__dict__)
+        if len(known) == len(now) and all(map(operator.is_, known.values(), now.values())):
+            return
+        self.members[c] = now
+        if made is c:
+            del self.classes[c]
+            self.class_(c)
+            return
+        for name in known.keys() | now.keys():
+            x = now.get(name, _ABSENT)
+            if x is known.get(name, _ABSENT) or name in _OF_CLASSES:
+                continue
+            bound = x if x is _ABSENT else self._member(x)
+            if bound is not x:
+                setattr(made, name, bound)
+            elif name in made.__dict__:
+                delattr(made, name)
 
     def _cell(self, cell: types.CellType, name: str, facts: Bindings) -> types.CellType:
         """Return the cell itself, which others may write to, unless something else stands for what it holds.
@@ -329,7 +366,7 @@ class _Binding:
                 "__init_subclass__" in base.__dict__ for base in c.__mro__[:-1]
             )
             made = c if special or not any(map(self._needs, _functions(c))) else self.class_again(c)
-            self.classes[c] = made
+            self.classes[c], self.members[c] = made, dict(c.__dict__)
         return made
 
     def class_again(self, c: type) -> type:
@@ -340,7 +377,7 @@ class _Binding:
             "__doc__": c.__doc__,
         }
         for name, x in c.__dict__.items():
-            bound = self._member(x) if name not in {"__init_subclass__", "__subclasshook__"} else x
+            bound = x if name in _OF_CLASSES else self._member(x)
             if bound is not x:
                 space[name] = bound
         if "__slots__" in c.__dict__:
@@ -350,7 +387,7 @@ class _Binding:
         kind = type(c)
         meta = _Bound if kind is type else types.new_class(kind.__name__, (_Bound, kind))
         made: type = meta(c.__name__, (c, *bases), space)
-        self.classes[c], self.sources[made] = made, c
+        self.classes[c], self.sources[made], self.members[c] = made, c, dict(c.__dict__)
         return made
 
     def _member(self, x: Any) -> Any:
@@ -388,7 +425,13 @@ class _Binding:
         return self.sources.get(x, x) if made else x
 
     def renew(self) -> None:
-        """Let closures and classes see what names mean now."""
+        """Let functions, closures and classes see what is so now."""
+        with self.lock:
+            for f, made in list(self.functions.items()):
+                if isinstance(f, types.FunctionType):
+                    self._follow(f, made)
+            for c, made in list(self.classes.items()):
+                self._follow_class(c, made)
         for old, new in self.cells:
             if old != _EMPTY:
                 new.cell_contents = self.of(old.cell_contents)

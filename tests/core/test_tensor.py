@@ -531,3 +531,46 @@ def test_masked_arrays_are_refused(use):
     m = np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False])
     with pytest.raises(TypeError, match="mask"):
         use(fg.tensor(np.ones(3)), m)
+
+
+class Noted(np.ndarray):
+    """An array that knows more, and computes as others do."""
+
+    note = "of a user"
+
+
+class Scaled(np.ndarray):
+    """An array that computes in its own way."""
+
+    def __mul__(self, other):
+        return "scaled"
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+@pytest.mark.parametrize(
+    "kind", [np.matrix, np.ma.array, lambda x: x.view(Scaled)], ids=["matrix", "masked", "own"]
+)
+def test_arrays_that_compute_in_their_own_way_are_refused(kind):
+    a, x = kind(np.ones((2, 2))), np.ones((2, 2))
+    uses = [
+        lambda: fg.tensor(a),
+        lambda: fg.grad(lambda x: np.sum(x * x))(a),
+        lambda: fg.jit(lambda x: x * x)(a),
+        lambda: fg.vmap(lambda x: x)(a),
+        lambda: fg.grad(lambda x: np.sum(x * a))(x),
+        lambda: fg.jit(lambda x: x * a)(x),
+        lambda: fg.grad(lambda x: np.sum(np.matmul(x, a)))(x),
+        lambda: fg.grad(lambda x: np.sum(np.where(x > 0, x, a)))(x),
+    ]
+    for use in uses:
+        with pytest.raises(TypeError, match=r"arithmetic of its own|its mask"):
+            use()
+
+
+def test_other_subclasses_are_read_as_the_arrays_that_they_are(tmp_path):
+    mapped = np.memmap(tmp_path / "numbers", dtype=float, shape=(2, 2), mode="w+")
+    mapped[:] = 3.0
+    for a in (mapped, np.full((2, 2), 3.0).view(Noted), np.rec.array(np.full((2, 2), 3.0))):
+        np.testing.assert_array_equal(fg.grad(lambda x: np.sum(x * x))(a), np.full((2, 2), 6.0))
+        np.testing.assert_array_equal(fg.jit(lambda x, a=a: x * a)(np.ones((2, 2))), np.full((2, 2), 3.0))
+        np.testing.assert_array_equal(fg.tensor(a).numpy(), np.full((2, 2), 3.0))

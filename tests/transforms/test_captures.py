@@ -72,6 +72,11 @@ class Data:
     w: object
 
 
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+    w: object
+
+
 def put(owner, name, value):
     if hasattr(owner, "__setitem__"):
         return lambda: owner.__setitem__(name, value)
@@ -193,6 +198,87 @@ def cases():
     yield "a variable of it", lambda x: x * float(os.getenv(scale, "2")), put(os.environ, scale, "5")
 
 
+def later():
+    """Return functions, and what changes something of which nothing is there yet, or what a function is."""
+
+    class Base:
+        base = 2.0
+        ones = np.ones(3)
+
+        def inherited(self, x):
+            return x * 2.0
+
+    class Own(Base):
+        __slots__ = ("slot",)
+
+        def __call__(self, x):
+            return x * 2.0
+
+        def method(self, x):
+            return x * 2.0
+
+        @staticmethod
+        def plain(x):
+            return x * 2.0
+
+    def tried(own):
+        def f(x):
+            try:
+                return x * own.missing
+            except AttributeError:
+                return x
+
+        return f
+
+    five = lambda x: x * 5.0
+    own = [Own() for _ in range(20)]
+    yield "an array before that of the class", lambda x: x * own[0].ones, put(own[0], "ones", 5 * np.ones(3))
+    yield "a function before a method", lambda x: own[1].method(x), put(own[1], "method", five)
+    yield "a function before a static method", lambda x: own[2].plain(x), put(own[2], "plain", five)
+    yield "hasattr", lambda x: x * 5.0 if hasattr(own[3], "late") else x, put(own[3], "late", 1)
+    yield "a default of getattr", lambda x: x * getattr(own[4], "late", 1.0), put(own[4], "late", 5.0)
+    yield "an AttributeError", tried(own[5]), put(own[5], "missing", 5.0)
+    yield "an empty slot", lambda x: x * getattr(own[6], "slot", 1.0), put(own[6], "slot", 5.0)
+    yield "a class before its base", lambda x: x * own[7].base, put(Own, "base", 5.0)
+    yield "a class, of itself", lambda x: x * Own.ones, put(Own, "ones", 5 * np.ones(3))
+    yield (
+        "a method before one of the base",
+        lambda x: own[8].inherited(x),
+        put(Own, "inherited", lambda self, x: x * 5.0),
+    )
+    yield "a method", lambda x: own[9].method(x), put(Own, "method", lambda self, x: x * 6.0)
+    yield "what a call does", lambda x: own[10](x), put(Own, "__call__", lambda self, x: x * 6.0)
+    yield "an attribute of the class", lambda x: x * getattr(own[11], "new", 1.0), put(Own, "new", 5.0)
+    module = types.ModuleType("another_of_a_user")
+    yield "getattr of a module", lambda x: x * getattr(module, "flag", 1.0), put(module, "flag", 5.0)
+    space = {"np": np}
+    exec("def f(x):\n    return x * max(2.0, 1.0)", space)
+    yield "a builtin", space["f"], put(space, "max", min)
+
+    def scaled(x, factor=2.0, *, shift=0.0):
+        return x * factor * getattr(scaled, "more", 1.0) + shift + own[12].base
+
+    def counted(x):
+        return x * counted.scale
+
+    counted.scale = 2.0
+    yield "a default", lambda x: scaled(x), put(scaled, "__defaults__", (5.0,))
+    yield "a keyword's default", lambda x: scaled(x), put(scaled.__kwdefaults__, "shift", 5.0)
+    yield "keywords' defaults", lambda x: scaled(x), put(scaled, "__kwdefaults__", {"shift": 6.0})
+    yield "an attribute of a function", lambda x: counted(x), put(counted, "scale", 5.0)
+    yield "a new attribute of a function", lambda x: scaled(x), put(scaled, "more", 5.0)
+
+    def reloaded(x):
+        return x * 2.0
+
+    yield "code, as of a reloaded module", lambda x: reloaded(x), put(reloaded, "__code__", five.__code__)
+
+    def itself(x):
+        return x * 2.0
+
+    yield "the code of the function itself", itself, put(itself, "__code__", five.__code__)
+
+
 def custom():
     @fg.custom_vjp
     def limited(x):
@@ -203,7 +289,11 @@ def custom():
     return f, lambda: limited.defvjp(lambda x: (x, None), lambda _, ct: (3 * ct,))
 
 
-CASES = [pytest.param(f, change, id=f"{i} {name}") for i, (name, f, change) in enumerate(cases()) if change]
+CASES = [
+    pytest.param(f, change, id=f"{i} {name}")
+    for i, (name, f, change) in enumerate((*cases(), *later()))
+    if change
+]
 
 
 @pytest.fixture
@@ -270,12 +360,57 @@ def test_what_is_only_written_to_stages_nothing_anew():
     assert len(log) == 9
 
 
-def test_what_reads_nothing_from_outside_pays_nothing():
-    assert not Captures(lambda x: np.sum(np.sin(x) ** 2) + len(x))
-    assert not Captures(fg.grad(lambda x: np.sum(fg.nn.relu(x))))
+def test_what_reads_nothing_from_outside_pays_next_to_nothing():
+    def count(f):
+        return len(Captures(f)._found) - 1  # that its code is what it was
+
+    assert count(lambda x: np.sum(np.sin(x) ** 2)) == 0
+    assert count(fg.grad(lambda x: np.sum(fg.nn.relu(x)))) == 0
+    assert count(lambda x: np.sum(x) + len(x)) == 1  # that nobody defined another `len`
     constant = np.ones(3)
     constant.flags.writeable = False
-    assert len(Captures(lambda x: x * constant)._found) == 1  # which array it is
+    assert count(lambda x: x * constant) == 1  # which array it is
+
+
+def test_attributes_that_no_code_names_may_come_and_go():
+    k, traces = Kind(2.0), []
+
+    @fg.jit
+    def f(x):
+        traces.append(1)
+        return k(x) * Kind.factor
+
+    for i in range(5):
+        exactly(f(X), X * 4.0)
+        setattr(k, f"note{i}", i)
+        setattr(Kind, f"note{i}", i)
+    for i in range(5):
+        delattr(k, f"note{i}")
+        delattr(Kind, f"note{i}")
+        exactly(f(X), X * 4.0)
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        *((0.0, -0.0), (1, 1.0), (1, True), (0j, complex(0.0, -0.0)), (np.float64(0.0), np.float64(-0.0))),
+        *(((0.0,), (-0.0,)), ((1, (2,)), (1, (2.0,))), (frozenset({1}), frozenset({True}))),
+        (Fixed(0.0), Fixed(-0.0)),
+        (Fixed((1,)), Fixed((1.0,))),
+    ],
+)
+def test_static_values_that_are_equal_but_not_the_same(pair):
+    seen = []
+    f = fg.jit(lambda n, x: (seen.append(n), x)[1], static_argnums=0)
+    for _ in range(4):
+        for n in pair:
+            assert n == pair[0]
+            f(n, X)
+    assert list(map(repr, seen)) == list(map(repr, pair))
+    sign = fg.jit(lambda n, x: np.copysign(x, n), static_argnums=0)
+    for n in (0.0, -0.0) * 4:
+        exactly(sign(n, X), np.copysign(X, n))
 
 
 def test_every_kind_of_arguments_keeps_its_short_way():

@@ -161,6 +161,7 @@ class Reads(NamedTuple):
     enclosing: frozenset[str]
     variables: frozenset[str]
     attributes: frozenset[str]
+    asked: frozenset[str]  # of these, what `getattr` and `hasattr` may be given
 
 
 @lru_cache(4096)
@@ -177,7 +178,8 @@ def reads(code: CodeType) -> Reads:
         found["variables"].update(code.co_names)
         found["attributes"].update(code.co_names)
     if not found["variables"].isdisjoint({"getattr", "hasattr", "attrgetter"}):
-        found["attributes"].update(x for x in code.co_consts if isinstance(x, str) and x.isidentifier())
+        found["asked"].update(x for x in code.co_consts if isinstance(x, str) and x.isidentifier())
+        found["attributes"] |= found["asked"]
     made = Reads(*map(frozenset, found.values()))
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -6,20 +6,44 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
 
 from fgrad.backend.array import DeviceArray
 
+_ARITHMETIC = (
+    *("__array_ufunc__", "__array_function__", "__abs__", "__neg__"),
+    *(
+        f"__{side}{name}__"
+        for name in ("add", "sub", "mul", "truediv", "pow", "matmul")
+        for side in ("", "r", "i")
+    ),
+)
 
-def refuse_masked(a: Any) -> None:
-    """Refuse a masked array: its mask would be lost, or spoil what is computed of it."""
-    if a.__class__.__name__ == "MaskedArray":
+
+def refuse_subclass(a: Any) -> None:
+    """Refuse an array whose class computes in its own way, which Tensors would not do.
+
+    Others are read as the arrays that they are: `numpy.memmap`, and what only has more attributes.
+    """
+    kind = a.__class__
+    if kind is not np.ndarray and isinstance(a, np.ndarray) and _has_own_arithmetic(kind):
+        if isinstance(a, np.ma.MaskedArray):
+            raise TypeError(
+                "a masked array cannot stand beside Tensors: its mask has no derivative. "
+                "Use the filled array and the mask: where(a.mask, other, a.filled(0))"
+            )
         raise TypeError(
-            "a masked array cannot stand beside Tensors: its mask has no derivative. "
-            "Use the filled array and the mask: where(a.mask, other, a.filled(0))"
+            f"an array of {kind.__module__}.{kind.__qualname__} has arithmetic of its own, which Tensors do "
+            "not have. Pass what is to be computed with: numpy.asarray(a)"
         )
+
+
+@cache
+def _has_own_arithmetic(kind: type) -> bool:
+    return any(getattr(kind, name) is not getattr(np.ndarray, name) for name in _ARITHMETIC)
 
 
 def refuse_objects(dtype: np.dtype[Any]) -> None:

@@ -34,7 +34,7 @@ from fgrad.core.primitive import (
     ROWS,
     Primitive,
 )
-from fgrad.core.snapshot import refuse_masked, refuse_objects, snapshot
+from fgrad.core.snapshot import refuse_objects, refuse_subclass, snapshot
 from fgrad.core.tape import HIDDEN, Node, ParentAval, Pick, Tape
 from fgrad.core.trace import NOTHING, State, Trace, Tracer, current, inherited_state, note_change
 from fgrad.errors import NotLinearError
@@ -94,7 +94,7 @@ class Tensor(Operators):
             source = source if device is None else source.to(device)
             self._value, self._nodes = source._value, source._nodes
             return
-        refuse_masked(data)
+        refuse_subclass(data)
         if data.__class__ is not _ndarray and is_foreign(data):
             value = adopted(data)
             value = value if dtype is None else value.astype(dtype, copy=False)
@@ -320,7 +320,7 @@ def apply_binary(primitive: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 
         vx, nx = x._value, x._nodes
     elif x.__class__ not in OPERANDS:
         if isinstance(x, np.ndarray | np.generic):
-            refuse_masked(x)
+            refuse_subclass(x)
         elif is_foreign(x):
             x = vx = adopted(x)
         elif isinstance(x, list | tuple):
@@ -331,7 +331,7 @@ def apply_binary(primitive: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 
         vy, ny = y._value, y._nodes
     elif y.__class__ not in OPERANDS:
         if isinstance(y, np.ndarray | np.generic):
-            refuse_masked(y)
+            refuse_subclass(y)
         elif is_foreign(y):
             y = vy = adopted(y)
         elif isinstance(y, list | tuple):

@@ -11,6 +11,7 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import adopted, is_foreign
 from fgrad.core.placement import buffer_of, near
+from fgrad.core.snapshot import refuse_subclass
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import Tracer
 from fgrad.core.views import is_array, is_laid_out, memory_of, unordered
@@ -98,6 +99,7 @@ def together(*xs: Any) -> list[Any]:
             break
     else:
         return list(xs)
+    _refuse_subclasses(xs)
     made = list(map(as_value, xs))
     make = _maker_beside(made)
     if make is np:
@@ -119,10 +121,18 @@ def operands(*xs: Any) -> list[Any]:
             break
     else:
         return list(xs)
+    _refuse_subclasses(xs)
     if any(isinstance(x, list | tuple) for x in xs):
         made = iter(together(*[x for x in xs if not isinstance(x, _WEAK)]))
         return [x if isinstance(x, _WEAK) else next(made) for x in xs]
     return list(map(operand, xs))
+
+
+def _refuse_subclasses(xs: Iterable[Any]) -> None:
+    """Refuse arrays that stand beside Tensors and whose classes compute in their own way."""
+    if any(x.__class__ is Tensor for x in xs):
+        for x in xs:
+            refuse_subclass(x)
 
 
 def _is_loose(x: Any) -> bool:

@@ -34,6 +34,7 @@ from fgrad.transforms.calling import Transformed, name_of
 DEPTH = 6  # steps from a name to what it leads to
 FAR = 20_000  # steps in all: of what lies beyond a warning speaks
 SMALL = 1 << 12  # bytes of an array that are compared as one
+INLINE = 100  # conditions that are written into the text of a guard
 BLOCK = 1 << 16  # words of an array that are compared at once, and stay in the cache meanwhile
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype)
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, Transformed)
@@ -71,6 +72,12 @@ class Captures:
             "is_of_handler": is_of_handler,
         }
         self.fresh: Callable[[], bool] = self._compiled([code for _, code in self._found])
+
+    def inline(self) -> tuple[str, dict[str, Any]]:
+        """Return what `fresh` says as an expression, and the values that it names: of many, a call."""
+        if len(self._found) > INLINE:
+            return "fresh()", {"fresh": self.fresh}
+        return " and ".join([code for _, code in self._found]), self._namespace
 
     def __bool__(self) -> bool:
         """Whether there is anything to compare."""
@@ -152,16 +159,17 @@ def state_of(source: Any) -> Any:
 def _walked(fun: Callable[..., Any], given: Iterable[Any]) -> _Walk:
     """Return the walk that knows all the names that lead on."""
     names: set[str] = set()
+    asked: set[str] = set()
     given = list(given)
     _own.package = (getattr(fun, "__module__", None) or "").partition(".")[0]
     try:
         while True:
-            walk = _Walk(names)
+            walk = _Walk(names, asked)
             for x in (fun, *given):
                 walk.see(x, DEPTH)
-            if walk.names == names:
+            if (walk.names, walk.asked) == (names, asked):
                 return walk
-            names = walk.names
+            names, asked = walk.names, walk.asked
     finally:
         _own.package = None
 
@@ -169,9 +177,9 @@ def _walked(fun: Callable[..., Any], given: Iterable[Any]) -> _Walk:
 class _Walk:
     """One walk through what a function reaches by names that are known to be in its code."""
 
-    def __init__(self, names: set[str]) -> None:
-        self.wanted = names
-        self.names: set[str] = set(names)
+    def __init__(self, names: set[str], asked: set[str]) -> None:
+        self.wanted, self.optional = names, asked  # `asked`: of the names those that may be missing
+        self.names, self.asked = set(names), set(asked)
         self.found: dict[tuple[Any, ...], tuple[str, str]] = {}  # (title, condition) of what was seen
         self.namespace: dict[str, Any] = {}
         self._seen: dict[int, tuple[Any, int]] = {}
@@ -184,7 +192,7 @@ class _Walk:
 
     def name(self, x: Any) -> str:
         """Return a name for an object."""
-        name = f"v{len(self.namespace)}"
+        name = f"seen{len(self.namespace)}"
         self.namespace[name] = x
         return name
 
@@ -199,6 +207,10 @@ class _Walk:
             self.found[key] = title, f"((x := {place}) is {known} or {same}(x, {known}))"
         else:
             self.found[key] = title, f"{place} is {known}"
+
+    def lacks(self, names: Any, name: str, title: str) -> None:
+        """Note that a name stands for nothing yet."""
+        self.found.setdefault((id(names), name), (title, f"{name!r} not in {self.name(names)}"))
 
     def see(self, x: Any, depth: int) -> None:
         """Note what is reached from `x`."""
@@ -217,8 +229,12 @@ class _Walk:
             self._function(x, depth)
         elif isinstance(x, types.ModuleType):
             self._members(x, vars(x), x.__name__, depth)
+            if not _is_library(x.__name__):
+                for name in sorted(self.optional - vars(x).keys()):
+                    self.lacks(vars(x), name, f"{x.__name__}.{name}")
         elif isinstance(x, type):
-            self._members(x, x.__dict__, x.__qualname__, depth)
+            for base in self._classes(x):
+                self._members(base, base.__dict__, base.__qualname__, depth)
         elif depth and isinstance(x, dict):
             self._items(x, f"list({self.name(x)}.values())", list(x.values()), depth)
             keys = self.name(list(x))
@@ -236,7 +252,13 @@ class _Walk:
     def _array(self, a: np.ndarray[Any, Any]) -> None:
         if is_private(a) or a.dtype.hasobject:
             return
-        self.found[id(a), "array"] = f"an array of shape {a.shape}", f"{self.name(_Print(a))}.holds()"
+        title = f"an array of shape {a.shape}"
+        if a.nbytes > SMALL:
+            self.found[id(a), "array"] = title, f"{self.name(_Print(a))}.holds()"
+            return
+        held, kept, dtype = self.name(a), self.name(a.tobytes()), self.name(a.dtype)
+        same = f"{held}.tobytes() == {kept} and {held}.shape == {a.shape} and {held}.dtype is {dtype}"
+        self.found[id(a), "array"] = title, f"({same})"
 
     def _items(self, x: Any, code: str, items: list[Any], depth: int) -> None:
         if not isinstance(x, tuple | frozenset):
@@ -258,6 +280,26 @@ class _Walk:
                 continue
             self._member(x, name, value, f"{title}.{name}", depth)
 
+    def _names(self, owner: Any, members: Any, title: str, behind: Iterable[type] = ()) -> None:
+        """Note that there is nothing more by a name that code takes; other attributes may come and go.
+
+        Args:
+            owner: an object, function or class.
+            members: its own attributes.
+            title: what it is called.
+            behind: the classes where attributes are looked up if it has none of the name.
+        """
+        key = id(owner), "names"
+        if key in self.found:
+            return
+        absent = self.wanted - members.keys()
+        for name in sorted(absent & self.optional.union(*(base.__dict__ for base in behind))):
+            self.lacks(members, name, f"{title}.{name}")
+        # of the others, which were an error, a look at the count is enough
+        held, others = self.name(members), self.name(absent)
+        same = f"len({held}) == {len(members)} or {others}.isdisjoint({held})"
+        self.found[key] = f"an attribute of {title}", f"({same})"
+
     def _member(self, owner: Any, name: str, value: Any, title: str, depth: int) -> None:
         if isinstance(value, staticmethod | classmethod):
             value = value.__func__
@@ -278,28 +320,34 @@ class _Walk:
                 self.see(inner, depth)
         if _is_library(kind.__module__) and not isinstance(x, types.SimpleNamespace | threading.local):
             return
-        own = getattr(x, "__dict__", {})
-        for name in sorted(self.wanted & set(own)):
-            self._attribute(x, name, own[name])
-            self.see(own[name], depth - 1)
-        for base in kind.__mro__:
-            if _is_library(base.__module__):
-                continue
+        own = getattr(x, "__dict__", None)
+        if own is not None:
+            self._attributes(x, own, kind.__qualname__, depth)
+        for base in self._classes(kind):
             for name, value in base.__dict__.items():
                 if isinstance(value, types.MemberDescriptorType):
-                    if name in self.wanted and hasattr(x, name):
+                    if name in self.wanted:
                         place = f"getattr({self.name(x)}, {name!r}, _MISSING)"
-                        self.hold((id(x), name), f"{kind.__qualname__}.{name}", place, getattr(x, name))
-                        self.see(getattr(x, name), depth - 1)
+                        held = getattr(x, name, _MISSING)
+                        self.hold((id(x), name), f"{kind.__qualname__}.{name}", place, held)
+                        self.see(held, depth - 1)
                 elif name in self.wanted or (name.startswith("__") and name not in _QUIET):
                     self._method(base, name, value, depth)
-                    if (
-                        name in self.wanted
-                        and name not in own
-                        and isinstance(value, _PLAIN)
-                        and hasattr(x, "__dict__")
-                    ):
-                        self._attribute(x, name, _MISSING)  # which would come before that of the class
+
+    def _attributes(self, x: Any, own: dict[str, Any], title: str, depth: int) -> None:
+        """Note the attributes of an object or function itself, and that there are no more."""
+        for name in sorted(self.wanted & own.keys()):
+            self._attribute(x, name, own[name])
+            self.see(own[name], depth - 1)
+        if not isinstance(x, threading.local):
+            self._names(x, own, title, _own_classes(type(x)))
+
+    def _classes(self, kind: type) -> list[type]:
+        """Return a class and its bases, of which is noted that they have no more attributes."""
+        classes = _own_classes(kind)
+        for i, base in enumerate(classes):
+            self._names(base, base.__dict__, base.__qualname__, classes[i + 1 :])
+        return classes
 
     def _attribute(self, x: Any, name: str, value: Any) -> None:
         place = f"{self.name(vars(x))}.get({name!r}, _MISSING)"
@@ -309,6 +357,8 @@ class _Walk:
 
     def _method(self, base: type, name: str, value: Any, depth: int) -> None:
         if isinstance(value, types.FunctionType):
+            title = f"{base.__qualname__}.{name}"
+            self.hold((id(base), name), title, f"{self.name(base.__dict__)}.get({name!r}, _MISSING)", value)
             self.see(value, depth - 1)
         elif not name.startswith("__"):
             self._member(base, name, value, f"{base.__qualname__}.{name}", depth - 1)
@@ -343,6 +393,15 @@ class _Walk:
         if _is_library(f.__module__):
             return
         self.names |= read.attributes
+        self.asked |= read.asked
+        self.hold((id(f), "code"), f"the code of {name_of(f)}", f"{self.name(f)}.__code__", f.__code__)
+        for name in ("__defaults__", "__kwdefaults__"):
+            values = getattr(f, name)
+            if values is not None:
+                self.hold((id(f), name), f"a default of {name_of(f)}", f"{self.name(f)}.{name}", values)
+                self.see(values, depth)
+        if f.__dict__ or self.optional:
+            self._attributes(f, f.__dict__, name_of(f), depth)
         self.seeds = self.seeds or not _SEEDED.isdisjoint(read.variables | read.attributes)
         if not {"environ", "getenv"}.isdisjoint(read.variables | read.attributes):
             self.see(os.environ, depth)
@@ -352,8 +411,13 @@ class _Walk:
                 place = f"{self.name(f.__globals__)}.get({name!r}, _MISSING)"
                 self.hold((id(f.__globals__), name), name, place, value)
             self.see(value, depth)
-        for x in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
-            self.see(x, depth)
+        for name in sorted(read.variables - f.__globals__.keys()):  # they are of `builtins`
+            self.lacks(f.__globals__, name, name)
+
+
+def _own_classes(kind: type) -> list[type]:
+    """Return a class and its bases, in order, without those of libraries."""
+    return [base for base in kind.__mro__ if not _is_library(base.__module__)]
 
 
 # methods that are there for other purposes than computing
@@ -409,22 +473,19 @@ def _is_same(x: Any, known: Any) -> bool:
 
 
 class _Print:
-    """What tells an array from what it becomes when it is written to: a copy, to the bit."""
+    """What tells a large array from what it becomes when it is written to: a copy, to the bit."""
 
     __slots__ = ("_array", "_aval", "_kept")
 
     def __init__(self, a: np.ndarray[Any, Any]) -> None:
         self._array, self._aval = a, (a.shape, a.dtype)
-        self._kept: bytes | np.ndarray[Any, Any] = a.tobytes() if a.nbytes <= SMALL else _words(a).copy()
+        self._kept: np.ndarray[Any, Any] = _words(a).copy()
 
     def holds(self) -> bool:
         """Return whether the array is as it was, to the bit."""
-        a = self._array
+        a, kept = self._array, self._kept
         if (a.shape, a.dtype) != self._aval:
             return False
-        kept = self._kept
-        if isinstance(kept, bytes):
-            return a.tobytes() == kept
         now = _words(a)
         return all((now[i : i + BLOCK] == kept[i : i + BLOCK]).all() for i in range(0, len(now), BLOCK))
 

@@ -7,6 +7,7 @@ way, which makes every check and is what this is tested against, decides.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from fgrad.compiler import Executable
 from fgrad.core import trace
 from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor, wrap
+from fgrad.transforms.captures import Captures
 
 MISS = object()
 _SCALARS = (float, np.float64, int, np.int64)
@@ -32,7 +34,7 @@ def guard(
     statics: dict[Any, Any],
     out_structure: Any,
     template: Sequence[Any],
-    fresh: Callable[[], bool] | None = None,
+    around: Captures | None = None,
 ) -> Callable[..., Any] | None:
     """Return `f(args, kwargs)`, which gives the result or `MISS`; None where there is no short way.
 
@@ -43,7 +45,7 @@ def guard(
         statics: static arguments by position.
         out_structure: of the results.
         template: for every leaf of the results None or a value as a tuple of one.
-        fresh: whether what the function takes from outside is as it was; None where there is nothing.
+        around: what the function takes from outside, which has to be as it was.
     """
     if not executable.is_direct or any(isinstance(k, str) for k in statics):
         return None
@@ -58,7 +60,7 @@ def guard(
             return None
     if len(writer.found) != len(leaves):
         return None
-    return writer.function(names, executable, out_structure, template, fresh)
+    return writer.function(names, executable, out_structure, template, around)
 
 
 class Writer:
@@ -107,6 +109,8 @@ class _Writer(Writer):
     def static(self, name: str, value: Any) -> None:
         """Expect a static value."""
         self.demand(f"{name}.__class__ is {self.name(value.__class__)} and {name} == {self.name(value)}")
+        if value.__class__ is float and not value:
+            self.demand(f"{self.name(math.copysign)}(1.0, {name}) == {math.copysign(1.0, value)}")
 
     def unpack(self, name: str, value: Any) -> bool:
         """Expect a tree like `value`; return False where that cannot be said."""
@@ -150,7 +154,7 @@ class _Writer(Writer):
         executable: Executable,
         out_structure: Any,
         template: Sequence[Any],
-        fresh: Callable[[], bool] | None,
+        around: Captures | None,
     ) -> Callable[..., Any]:
         """Return the guard."""
         outs = [f"o{i}" for i in range(len(executable.outs))]
@@ -201,8 +205,18 @@ class _Writer(Writer):
             "    if state() is not FLOOR or chosen() is not None or occasions or DISABLED in environment:",
             "        return MISS",
         ]
-        if fresh is not None:
-            head += [f"    if not {self.name(fresh)}():", "        return MISS"]
+        if around:
+            condition, values = around.inline()
+            self.namespace |= values
+            head += [
+                "    try:",
+                f"        if not ({condition}):",
+                "            return MISS",
+                "    except Exception as error:",
+                "        if is_of_handler(error):",
+                "            raise",
+                "        return MISS",
+            ]
         if names:
             head.append(f"    {', '.join(names)}, = args")
         return self.executed(head, "<fgrad guard>")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -23,7 +24,7 @@ from fgrad.core.placement import buffer_of
 from fgrad.core.process import RarelyCollecting
 from fgrad.core.program import Program, Var
 from fgrad.core.rewriting.effects import communicates
-from fgrad.core.snapshot import refuse_masked
+from fgrad.core.snapshot import refuse_subclass
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
 from fgrad.core.trace import FLOOR, current, next_level, running
 from fgrad.core.tracebacks import shorten
@@ -290,6 +291,20 @@ def _donated(fun: Callable[..., Any], nums: Any, static: Sequence[int]) -> tuple
     return found
 
 
+def _exactly(x: Any) -> Any:
+    """Return what tells a static value from others that it equals: 1 from 1.0 and True, 0.0 from -0.0."""
+    kind = type(x)
+    if isinstance(x, float | complex | np.inexact):
+        return kind, repr(x)
+    if isinstance(x, tuple):
+        return kind, tuple(map(_exactly, x))
+    if isinstance(x, frozenset):
+        return kind, frozenset((_exactly(part), part) for part in x)
+    if dataclasses.is_dataclass(x) and not isinstance(x, type):
+        return kind, tuple([_exactly(getattr(x, f.name, None)) for f in dataclasses.fields(x) if f.compare])
+    return kind
+
+
 class Call:
     """The arguments of one call: static values, and the leaves of the others with what is known of them."""
 
@@ -320,7 +335,7 @@ class Call:
         self.kinds: tuple[tuple[Any, ...], ...] = tuple(
             [self._kind(i, x, abstract=abstract) for i, x in enumerate(self.leaves)]
         )
-        values = tuple([(k, type(v), v) for k, v in statics.items()])
+        values = tuple([(k, _exactly(v), v) for k, v in statics.items()])
         self.key: Key = Key(self.structure, self.kinds, values, bound_axes(), default_place())
         if jit._parted:
             self.part()
@@ -382,7 +397,7 @@ class Call:
         if isinstance(x, np.ndarray | np.generic | DeviceArray) or (
             abstract and hasattr(x, "shape") and hasattr(x, "dtype")
         ):
-            refuse_masked(x)
+            refuse_subclass(x)
             dtype = np.dtype(x.dtype)
             if dtype.kind in "fciub":
                 return tuple(x.shape), dtype if dtype.isnative else dtype.newbyteorder("="), None
@@ -574,8 +589,8 @@ class Specialisation:
     def guard(self, call: Call, args: tuple[Any, ...]) -> Callable[..., Any] | None:
         """Return the short way for arguments of this kind, if there is one."""
         executable = self.procedure.executable
-        fresh = self._around.fresh if self._around else None
-        return guard(executable, args, call.leaves, call.statics, self.out_structure, self.template, fresh)
+        results = self.out_structure, self.template
+        return guard(executable, args, call.leaves, call.statics, *results, self._around)
 
     def run(self, call: Call) -> Any:
         """Return the results for arguments of this kind.

@@ -21,7 +21,7 @@ class Key(NamedTuple):
 
     structure: Any
     kinds: tuple[tuple[Any, ...], ...]  # (shape, dtype, type of a Python number) of each leaf
-    statics: tuple[tuple[Any, type, Any], ...]  # (position or name, type, value)
+    statics: tuple[tuple[Any, Any, Any], ...]  # (position or name, what tells it from equal ones, value)
     axes: tuple[Any, ...] = ()  # of processes, which names stand for
     place: Any = None  # where new arrays are made
 

@@ -12,7 +12,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import adopted, is_foreign
 from fgrad.core.aval import aval_of
 from fgrad.core.placement import near
-from fgrad.core.snapshot import private_copy, refuse_masked
+from fgrad.core.snapshot import private_copy, refuse_subclass
 from fgrad.core.tape import Node
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.tracebacks import shorten
@@ -208,7 +208,7 @@ def _handle(x: Any) -> tuple[Any, tuple[Node, ...]] | None:
     if x.__class__ is np.ndarray and x.dtype.kind == "f":
         return private_copy(x), ()
     if isinstance(x, np.ndarray | np.generic | float | int | complex):
-        refuse_masked(x)
+        refuse_subclass(x)
         # a number is never written to
         value = np.array(x) if isinstance(x, np.ndarray) else np.asarray(x)[()]
         return (value, ()) if value.dtype.kind in "fciub" else None

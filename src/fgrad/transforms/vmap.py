@@ -11,7 +11,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.backend.devices import adopted, is_foreign
 from fgrad.core.aval import aval_of
-from fgrad.core.snapshot import private_copy
+from fgrad.core.snapshot import private_copy, refuse_subclass
 from fgrad.core.tensor import Tensor, alias
 from fgrad.ops import functions
 from fgrad.ops.indices import HOLE
@@ -94,6 +94,7 @@ class VMap(Transformed):
         for i, (x, a) in enumerate(zip(leaves, axes, strict=True)):
             if a is None:
                 continue
+            refuse_subclass(x)
             shape = x.shape if hasattr(x, "shape") else np.shape(x)
             if not -len(shape) <= a < len(shape):
                 raise ValueError(
