@@ -1,12 +1,15 @@
 """Programs of JAX, compared with formulas, with NumPy, and with the dtypes that JAX 0.10 gave."""
 
 import dataclasses
+import functools
+import gc
 import importlib
 import inspect
 import pickle
 import subprocess
 import sys
 import typing
+import weakref
 
 import numpy as np
 import pytest
@@ -376,6 +379,38 @@ def test_jit_traces_once_for_each_signature():
     with jax.disable_jit():
         f(X)
     assert len(traced) == 3
+
+
+def test_functions_are_compiled_once_however_often_jit_is_called():
+    traced = []
+
+    def f(x):
+        traced.append(x)
+        return 2 * x
+
+    @functools.wraps(f)
+    def g(x):
+        return f(x) + 1
+
+    for _ in range(2):
+        close(jax.jit(f)(X), 2 * X)
+        close(jax.jit(g)(X), 2 * X + 1)
+        close(jax.jit(f, static_argnums=0)(3.0), 6.0)
+    assert len(traced) == 3
+    jax.jit(f).clear_cache()
+    close(jax.jit(f)(X), 2 * X)
+    assert len(traced) == 4
+
+
+def test_what_was_compiled_goes_with_its_function():
+    def f(x):
+        return 2 * x
+
+    close(jax.jit(f)(X), 2 * X)
+    kept = weakref.ref(f)
+    del f
+    gc.collect()
+    assert kept() is None
 
 
 def test_shapes_without_values():

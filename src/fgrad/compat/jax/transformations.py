@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -436,6 +438,24 @@ def _says(x: Any) -> bool:
 # ---- compiled
 
 
+class _Programs:
+    """What was compiled of a function, which `jit` finds again where it is called with it once more."""
+
+    def __init__(self, fun: Function) -> None:
+        self.owner = weakref.ref(fun)  # decorators copy attributes to other functions
+        self.found: dict[Any, dict[Any, tuple[Any, Flat]]] = {}
+
+
+def _programs(fun: Function, options: Any) -> dict[Any, tuple[Any, Flat]]:
+    if not isinstance(fun, FunctionType):
+        return {}
+    kept = fun.__dict__.get("_fgrad_programs")
+    if kept is None or kept.owner() is not fun:
+        kept = fun.__dict__["_fgrad_programs"] = _Programs(fun)
+    found: dict[Any, tuple[Any, Flat]] = kept.found.setdefault(options, {})
+    return found
+
+
 class PjitFunction:
     """A function compiled once for each signature; libraries look for this name of the class."""
 
@@ -443,7 +463,7 @@ class PjitFunction:
         self, fun: Function, statics: Sequence[int], names: Sequence[str], signature: inspect.Signature | None
     ) -> None:
         self.fun, self.statics, self.names = fun, statics, names
-        self.programs: dict[Any, tuple[Any, Flat]] = {}
+        self.programs = _programs(fun, (tuple(statics), tuple(names)))
         wraps(fun)(self)
         self.__wrapped__ = fun
         if signature is not None:
