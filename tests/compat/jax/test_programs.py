@@ -363,6 +363,9 @@ def test_jit_traces_once_for_each_signature():
         traced.append(x.shape)
         return {"out": jnp.sin(x) * scale}
 
+    with pytest.raises(NotImplementedError, match="compiles no hlo"):
+        f.lower(X).compiler_ir("hlo")
+    close(f.lower(X).compile()(X)["out"], np.sin(X))
     for _ in range(2):
         close(f(X)["out"], np.sin(X))
         close(f(X, scale=2.0)["out"], 2 * np.sin(X))

@@ -26,6 +26,7 @@ __all__ = [
     "form_of",
     "held",
     "made",
+    "of_shapes",
     "opened",
     "power",
 ]
@@ -498,11 +499,16 @@ def _operator(
         setattr(Array, f"__r{name}__", backward)
 
 
-def _matmul(x: Any, y: Any) -> Any:
-    try:
-        return fnp.matmul(x, y)
-    except ValueError as error:
-        raise TypeError(f"a product of shapes {x.shape} and {y.shape}: {error}") from error
+def of_shapes(name: str, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a product whose errors about shapes are of the class that they have in JAX."""
+
+    def product(x: Any, y: Any) -> Any:
+        try:
+            return function(x, y)
+        except ValueError as error:
+            raise TypeError(f"{name} of shapes {x.shape} and {y.shape}: {error}") from error
+
+    return product
 
 
 def _is_operand(x: Any) -> bool:
@@ -518,7 +524,7 @@ for _name, _function in (
         ("xor", fnp.bitwise_xor),
         ("lshift", fnp.left_shift),
         ("rshift", fnp.right_shift),
-        ("matmul", _matmul),
+        ("matmul", of_shapes("matmul", fnp.matmul)),
     ),
 ):
     _operator(_name, _function)

@@ -17,6 +17,7 @@ from fgrad.random import threefry
 __all__ = ["OPTIMIZERS", "STAX"]
 
 Schedule = Callable[[Any], Any]
+_array: Callable[[Any], Any] = as_array  # for checkers, which know no operators of arrays
 
 
 class Optimizer(NamedTuple):
@@ -65,6 +66,10 @@ def _optimizer(rule: Callable[..., Any], count: int) -> Optimizer:
     return Optimizer(init, update, lambda state: state.params)
 
 
+def _root(x: Any) -> Any:
+    return elementwise(fnp.sqrt, x)
+
+
 def sgd(step_size: Any) -> Optimizer:
     """Return stochastic gradient descent."""
     size = make_schedule(step_size)
@@ -73,22 +78,20 @@ def sgd(step_size: Any) -> Optimizer:
 
 def momentum(step_size: Any, mass: float) -> Optimizer:
     """Return gradient descent with momentum."""
-    size = make_schedule(step_size)
-
-    def rule(i: Any, g: Any, x: Any, velocity: Any) -> Sequence[Any]:
-        velocity = mass * velocity + g
-        return x - size(i) * velocity, velocity
-
-    return _optimizer(rule, 1)
+    return _with_velocity(step_size, mass, lambda velocity, g: velocity)
 
 
 def nesterov(step_size: Any, mass: float) -> Optimizer:
     """Return gradient descent with Nesterov's momentum."""
+    return _with_velocity(step_size, mass, lambda velocity, g: mass * velocity + g)
+
+
+def _with_velocity(step_size: Any, mass: float, way: Callable[[Any, Any], Any]) -> Optimizer:
     size = make_schedule(step_size)
 
     def rule(i: Any, g: Any, x: Any, velocity: Any) -> Sequence[Any]:
         velocity = mass * velocity + g
-        return x - size(i) * (mass * velocity + g), velocity
+        return x - size(i) * way(velocity, g), velocity
 
     return _optimizer(rule, 1)
 
@@ -112,7 +115,7 @@ def rmsprop(step_size: Any, gamma: float = 0.9, eps: float = 1e-8) -> Optimizer:
 
     def rule(i: Any, g: Any, x: Any, squares: Any) -> Sequence[Any]:
         squares = squares * gamma + g * g * (1 - gamma)
-        return x - size(i) * g / NUMPY["sqrt"](squares + eps), squares
+        return x - size(i) * g / _root(squares + eps), squares
 
     return _optimizer(rule, 1)
 
@@ -125,7 +128,7 @@ def rmsprop_momentum(
 
     def rule(i: Any, g: Any, x: Any, squares: Any, velocity: Any) -> Sequence[Any]:
         squares = squares * gamma + g * g * (1 - gamma)
-        velocity = momentum * velocity + size(i) * g / NUMPY["sqrt"](squares + eps)
+        velocity = momentum * velocity + size(i) * g / _root(squares + eps)
         return x - velocity, squares, velocity
 
     return _optimizer(rule, 2)
@@ -138,10 +141,10 @@ def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) 
     def rule(i: Any, g: Any, x: Any, mean: Any, squares: Any) -> Sequence[Any]:
         mean = (1 - b1) * g + b1 * mean
         squares = (1 - b2) * (g * g) + b2 * squares
-        steps = NUMPY["asarray"](i) + 1
-        centre = mean / (1 - NUMPY["asarray"](b1, mean.dtype) ** steps)
-        spread = squares / (1 - NUMPY["asarray"](b2, mean.dtype) ** steps)
-        return x - size(i) * centre / (NUMPY["sqrt"](spread) + eps), mean, squares
+        steps = _array(i) + 1
+        centre = mean / (1 - _array(b1).astype(mean.dtype) ** steps)
+        spread = squares / (1 - _array(b2).astype(mean.dtype) ** steps)
+        return x - size(i) * centre / (_root(spread) + eps), mean, squares
 
     return _optimizer(rule, 2)
 
@@ -152,10 +155,10 @@ def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 
     def rule(i: Any, g: Any, x: Any, mean: Any, highest: Any) -> Sequence[Any]:
         mean = (1 - b1) * g + b1 * mean
-        highest = NUMPY["maximum"](b2 * highest, NUMPY["abs"](g))
-        steps = NUMPY["asarray"](i) + 1
+        highest = elementwise(fnp.maximum, b2 * highest, abs(_array(g)))
+        steps = _array(i) + 1
         return (
-            x - size(i) / (1 - NUMPY["asarray"](b1, mean.dtype) ** steps) * mean / (highest + eps),
+            x - size(i) / (1 - _array(b1).astype(mean.dtype) ** steps) * mean / (highest + eps),
             mean,
             highest,
         )
@@ -192,7 +195,7 @@ def dense(out_dim: int, W_init: Any = None, b_init: Any = None) -> Layer:  # noq
         params = weights(first, (shape[-1], out_dim)), biases(second, (out_dim,))
         return (*shape[:-1], out_dim), params
 
-    return init, lambda params, inputs, **_: NUMPY["dot"](inputs, params[0]) + params[1]
+    return init, lambda params, inputs, **_: _array(inputs) @ params[0] + params[1]
 
 
 def _keys(options: dict[str, Any], count: int) -> list[dict[str, Any]]:
@@ -259,7 +262,7 @@ STAX: dict[str, Any] = {
     "FanOut": fan_out,
     "Flatten": (
         lambda _, shape: ((shape[0], math.prod(shape[1:])), ()),
-        lambda params, inputs, **_: NUMPY["reshape"](inputs, (inputs.shape[0], -1)),
+        lambda params, inputs, **_: as_array(inputs).reshape(inputs.shape[0], -1),
     ),
     "Identity": elementwise_layer(lambda x: x),
     "elementwise": elementwise_layer,

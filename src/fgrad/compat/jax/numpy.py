@@ -21,6 +21,7 @@ from fgrad.compat.jax.arrays import (
     form_of,
     held,
     made,
+    of_shapes,
     opened,
     power,
 )
@@ -161,10 +162,7 @@ def _product(name: str) -> Function:
     def function(a: Any, b: Any, *args: Any, **kwargs: Any) -> Array:
         kind = kwargs.pop("preferred_element_type", None)
         kwargs.pop("precision", None)  # it is the highest
-        try:
-            out = elementwise(lambda x, y: found(x, y, *args, **kwargs), a, b)
-        except ValueError as error:
-            raise TypeError(f"{name} of shapes {np.shape(a)} and {np.shape(b)}: {error}") from error
+        out = elementwise(of_shapes(name, lambda x, y: found(x, y, *args, **kwargs)), a, b)
         return out if kind is None else out.astype(kind)
 
     return _named(name, function)

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from types import FunctionType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -539,6 +539,18 @@ class Lowered(Compiled):
     def compile(self, *_: Any, **__: Any) -> Compiled:
         """Return the function, which is compiled at its first call."""
         return Compiled(self.fun)
+
+    def compiler_ir(self, dialect: str | None = None) -> NoReturn:
+        """Refuse: there is no program of another compiler.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            f"fgrad compiles no {dialect or 'stablehlo'}: fgrad.make_graph(fun)(*args) shows a program"
+        )
+
+    as_text = compiler_ir
 
 
 def jit(fun: Function | None = None, **options: Any) -> Any:
