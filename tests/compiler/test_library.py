@@ -12,7 +12,10 @@ from tests.compiler.interpreting import kernels_in_python
 
 import fgrad as fg
 from fgrad.compiler import products
+from fgrad.compiler.decompose import decompose
 from fgrad.compiler.plan import Plan
+from fgrad.compiler.written import written
+from fgrad.core.primitive import LARGE
 
 RNG = np.random.default_rng(11)
 
@@ -208,3 +211,19 @@ def test_many_lines_are_shared_by_threads():
         np.testing.assert_array_equal(fg.jit(g)(x), g(x))
     slope = fg.grad(lambda x: (np.cumsum(x, axis=1) ** 2).sum())
     np.testing.assert_allclose(fg.jit(slope)(x), slope(x), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("size", [(4, 1, 5), (2, 6, 5), (2, 6, 3)], ids=str)
+def test_convolutions_are_loops_where_windows_hold_much_though_arrays_are_small(size):
+    """As in eager mode: copies of all windows take more time than what is computed of them."""
+    images, channels, k = size
+    x = np.ones((images, channels, 28, 28), np.float32)
+    w = np.ones((8, channels, k, k), np.float32)
+    assert x.size + images * 8 * 28 * 28 < LARGE
+    f = fg.grad(lambda x, w: np.sum(fg.nn.conv(x, w) ** 2), (0, 1))
+    program = written(fg.jit(f).lower(x, w).program)
+    names = [e.name for e in decompose(program).program.equations]
+    assert names.count("windows.products") == 3, names
+    assert "concatenate" not in names
+    few = written(fg.jit(f).lower(x[:1, :1, :6, :6], w[:, :1]).program)
+    assert "windows.products" not in [e.name for e in decompose(few).program.equations]

@@ -19,7 +19,7 @@ from fgrad.core.program import Equation, Var
 from fgrad.kernels import convolution, native, windows
 from fgrad.kernels.bridges import bridge
 from fgrad.kernels.convolution import Steps
-from fgrad.ops.windows import suits
+from fgrad.ops.windows import columns_of, suits
 
 # ---- pooling
 
@@ -86,10 +86,9 @@ def _made(w: Writer, x: Var, y: Var, plan: convolution.Geometry, call: convoluti
     )[0]
 
 
-def _known(x: Any, y: Any, out: Any, params: dict[str, Any]) -> bool:
+def _known(x: Var, y: Var, out: Shape, params: dict[str, Any], columns: int) -> bool:
     """Return whether eager mode has a loop for a convolution of these operands."""
-    both = isinstance(x, Var) and isinstance(y, Var) and not native.interpreted()
-    return both and suits(x.aval, y.aval, out, params["input_dilation"])
+    return not native.interpreted() and suits(x.aval, y.aval, out, params["input_dilation"], columns)
 
 
 def _plan(x: Shape, w: Shape, out: Shape, params: dict[str, Any]) -> convolution.Geometry:
@@ -210,7 +209,9 @@ def _together(rank: int) -> Steps:
 
 def _conv(w: Writer, x: Any, kernel: Any, **params: Any) -> Any:
     out = w.shape_of("conv", x, kernel, **params) if isinstance(x, Var) and isinstance(kernel, Var) else ()
-    if not out or not _known(x, kernel, out, params):
+    if not out or not _known(
+        x, kernel, out, params, columns_of(x.aval.shape, kernel.aval.shape[2:], out[2:])
+    ):
         return None
     plan = _plan(x.aval.shape, kernel.aval.shape, out, params)
     if plan.suits(x.aval.dtype.itemsize):
@@ -222,7 +223,9 @@ def _conv(w: Writer, x: Any, kernel: Any, **params: Any) -> Any:
 
 
 def _conv_input(w: Writer, ct: Any, kernel: Any, *, shape: Any, **params: Any) -> Any:
-    if not _known(ct, kernel, shape, params):
+    if not (isinstance(ct, Var) and isinstance(kernel, Var)):
+        return None
+    if not _known(ct, kernel, shape, params, columns_of(shape, kernel.aval.shape[2:], ct.aval.shape[2:])):
         return None
     plan = _plan(shape, kernel.aval.shape, ct.aval.shape, params)
     if plan.turned().suits(ct.aval.dtype.itemsize):
@@ -234,7 +237,9 @@ def _conv_input(w: Writer, ct: Any, kernel: Any, *, shape: Any, **params: Any) -
 
 
 def _conv_kernel(w: Writer, ct: Any, x: Any, *, shape: Any, **params: Any) -> Any:
-    if not isinstance(ct, Var) or not _known(x, ct, ct.aval.shape, params):
+    if not (isinstance(ct, Var) and isinstance(x, Var)):
+        return None
+    if not _known(x, ct, ct.aval.shape, params, columns_of(x.aval.shape, shape[2:], ct.aval.shape[2:])):
         return None
     plan = _plan(x.aval.shape, shape, ct.aval.shape, params)
     if plan.suits(x.aval.dtype.itemsize):

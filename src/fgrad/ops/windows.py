@@ -134,7 +134,7 @@ def _run(x: Any, w: Any, **params: Any) -> Any:
     if not math.prod(shape) or not w.size:
         return near(x).zeros(shape, dtype)
     x, w = x.astype(dtype, copy=False), w.astype(dtype, copy=False)
-    if _suits(x, w, shape, input_dilation, _columns(x.shape, window, count)):
+    if _suits(x, w, shape, input_dilation, columns_of(x.shape, window, count)):
         return backend("windows").convolve(x, w, stride, padding, dilation, groups, shape)
     x = padded(x, padding, input_dilation)
     n, channels = x.shape[0], x.shape[1] // groups
@@ -145,8 +145,14 @@ def _run(x: Any, w: Any, **params: Any) -> Any:
     return np.matmul(kernel, columns).reshape(shape)
 
 
-def _columns(images: Shape, window: Shape, count: Shape) -> int:
-    """Return how many elements all windows have, which slow code copies."""
+def columns_of(images: Shape, window: Shape, count: Shape) -> int:
+    """Return how many elements all windows have, which slow code copies.
+
+    Args:
+        images: the shape of the input.
+        window: that of a window.
+        count: how many windows there are along each axis.
+    """
     return images[0] * images[1] * math.prod(window) * math.prod(count)
 
 
@@ -154,8 +160,16 @@ def _suits(x: Any, y: Any, out: Shape, input_dilation: Steps, columns: int) -> b
     return x.__class__ is y.__class__ is np.ndarray and suits(x, y, out, input_dilation, columns)
 
 
-def suits(x: Any, y: Any, out: Shape, input_dilation: Steps, columns: int = 0) -> bool:
-    """Return whether compiled code is worth it and knows the case: arrays of two axes of space, or one."""
+def suits(x: Any, y: Any, out: Shape, input_dilation: Steps, columns: int) -> bool:
+    """Return whether compiled code is worth it and knows the case: arrays of two axes of space, or one.
+
+    Args:
+        x: the input, or a cotangent.
+        y: the kernel, or a cotangent.
+        out: the shape of the result.
+        input_dilation: the distance between elements of the input.
+        columns: as `columns_of` says.
+    """
     return (
         max(x.size + math.prod(out), columns) >= LARGE
         and x.dtype == y.dtype
@@ -192,7 +206,8 @@ def swapped(x: Any, i: int, j: int) -> Any:
 
 def _run_input(ct: Any, w: Any, *, shape: Shape, **params: Any) -> Any:
     stride, padding, dilation, input_dilation, groups = Geometry(**params)
-    if math.prod(shape) and _suits(ct, w, shape, input_dilation, _columns(shape, w.shape[2:], ct.shape[2:])):
+    columns = columns_of(shape, w.shape[2:], ct.shape[2:])
+    if math.prod(shape) and _suits(ct, w, shape, input_dilation, columns):
         return backend("windows").convolve_back(ct, w, shape, stride, padding, dilation, groups)
     return _input_by(_run, ct, w, shape=shape, **params)
 
@@ -218,9 +233,8 @@ def _input_by(run: Rule, ct: Any, w: Any, *, shape: Shape, **params: Any) -> Any
 
 def _run_kernel(ct: Any, x: Any, *, shape: Shape, **params: Any) -> Any:
     stride, padding, dilation, input_dilation, groups = Geometry(**params)
-    if math.prod(shape) and _suits(
-        x, ct, ct.shape, input_dilation, _columns(x.shape, shape[2:], ct.shape[2:])
-    ):
+    columns = columns_of(x.shape, shape[2:], ct.shape[2:])
+    if math.prod(shape) and _suits(x, ct, ct.shape, input_dilation, columns):
         return backend("windows").convolve_kernel(ct, x, shape, stride, padding, dilation, groups)
     return _kernel_by(_run, ct, x, shape=shape, **params)
 
@@ -287,8 +301,17 @@ def _written(x: Any, w: Any, **params: Any) -> Any:
 
 
 def _is_small(x: Aval, w: Aval, **params: Any) -> bool:
-    out = _shape(x, w, **params)
-    return x.size > 0 < w.size and not suits(x, w, out.shape, params["input_dilation"])
+    out = _shape(x, w, **params).shape
+    columns = columns_of(x.shape, w.shape[2:], out[2:])
+    return x.size > 0 < w.size and not suits(x, w, out, params["input_dilation"], columns)
+
+
+def _is_small_adjoint(name: str, ct: Aval, other: Aval, *, shape: Shape, **params: Any) -> bool:
+    """Return the same of a primitive that gives the cotangent, of `shape`, of one operand."""
+    images, window = (shape, other.shape) if name == "conv_input" else (other.shape, shape)
+    columns = columns_of(images, window[2:], ct.shape[2:])
+    large = suits(ct, other, images, params["input_dilation"], columns)
+    return ct.size > 0 < other.size and not large
 
 
 _BY_TILES = "large arrays with wide windows, or strides and dilation, are tiles of eager mode"
@@ -394,7 +417,7 @@ declare(
 )
 
 
-def _declare_adjoint(name: str, run: Rule, written: Written, *rules: Rule) -> None:
+def _declare_adjoint(name: str, run: Rule, written: Rule, *rules: Rule) -> None:
     declare(
         name,
         run=run,
@@ -403,7 +426,7 @@ def _declare_adjoint(name: str, run: Rule, written: Written, *rules: Rule) -> No
         batch=functools.partial(_batch_adjoint, name),
         costly=True,
         traits={PRODUCT},
-        written=written,
+        written=Written(functools.partial(written, _written), functools.partial(_is_small_adjoint, name)),
         interpreted=_BY_TILES,
         stored=Stored(
             {"shape": is_shape, **_PARAMS},
@@ -416,20 +439,14 @@ def _declare_adjoint(name: str, run: Rule, written: Written, *rules: Rule) -> No
 _declare_adjoint(
     "conv_input",  # (cotangent of a convolution, its kernel) -> cotangent of its input, of `shape`
     _run_input,
-    Written(
-        functools.partial(_input_by, _written),
-        lambda ct, y, *, shape, **p: ct.size > 0 < y.size and not suits(ct, y, shape, p["input_dilation"]),
-    ),
+    _input_by,
     lambda ct, y, *, shape, **params: bind("conv", ct, y, **params),
     lambda ct, x, y_aval, *, shape, **params: bind("conv_kernel", x, ct, shape=y_aval.shape, **params),
 )
 _declare_adjoint(
     "conv_kernel",  # (cotangent of a convolution, its input) -> cotangent of its kernel, of `shape`
     _run_kernel,
-    Written(
-        functools.partial(_kernel_by, _written),
-        lambda ct, x, **p: ct.size > 0 < x.size and not suits(x, ct, ct.shape, p["input_dilation"]),
-    ),
+    _kernel_by,
     lambda ct, y, *, shape, **params: bind("conv", y, ct, **params),
     lambda ct, x, y_aval, *, shape, **params: conv_input(x, ct, shape=y_aval.shape, **params),
 )
