@@ -213,8 +213,8 @@ def test_many_lines_are_shared_by_threads():
     np.testing.assert_allclose(fg.jit(slope)(x), slope(x), rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.parametrize("size", [(4, 1, 5), (2, 6, 5), (2, 6, 3)], ids=str)
-def test_convolutions_are_loops_where_windows_hold_much_though_arrays_are_small(size):
+@pytest.mark.parametrize("size, count", [((2, 6, 5), 3), ((2, 6, 3), 3), ((4, 1, 5), 2)], ids=str)
+def test_convolutions_are_loops_where_windows_hold_much_though_arrays_are_small(size, count):
     """As in eager mode: copies of all windows take more time than what is computed of them."""
     images, channels, k = size
     x = np.ones((images, channels, 28, 28), np.float32)
@@ -223,7 +223,8 @@ def test_convolutions_are_loops_where_windows_hold_much_though_arrays_are_small(
     f = fg.grad(lambda x, w: np.sum(fg.nn.conv(x, w) ** 2), (0, 1))
     program = written(fg.jit(f).lower(x, w).program)
     names = [e.name for e in decompose(program).program.equations]
-    assert names.count("windows.products") == 3, names
-    assert "concatenate" not in names
+    assert names.count("windows.products") == count  # there is none for one channel that many lead to
+    assert ("concatenate" in names) == (count < 3)
+    assert not {"conv", "conv_input", "conv_kernel"} & set(names)
     few = written(fg.jit(f).lower(x[:1, :1, :6, :6], w[:, :1]).program)
     assert "windows.products" not in [e.name for e in decompose(few).program.equations]

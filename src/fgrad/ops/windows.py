@@ -302,16 +302,40 @@ def _written(x: Any, w: Any, **params: Any) -> Any:
 
 def _is_small(x: Aval, w: Aval, **params: Any) -> bool:
     out = _shape(x, w, **params).shape
-    columns = columns_of(x.shape, w.shape[2:], out[2:])
-    return x.size > 0 < w.size and not suits(x, w, out, params["input_dilation"], columns)
+    return x.size > 0 < w.size and _is_written("conv", x, w, (x.shape, w.shape, out), params)
 
 
 def _is_small_adjoint(name: str, ct: Aval, other: Aval, *, shape: Shape, **params: Any) -> bool:
     """Return the same of a primitive that gives the cotangent, of `shape`, of one operand."""
-    images, window = (shape, other.shape) if name == "conv_input" else (other.shape, shape)
-    columns = columns_of(images, window[2:], ct.shape[2:])
-    large = suits(ct, other, images, params["input_dilation"], columns)
-    return ct.size > 0 < other.size and not large
+    shapes = (shape, other.shape) if name == "conv_input" else (other.shape, shape)
+    return ct.size > 0 < other.size and _is_written(name, ct, other, (*shapes, ct.shape), params)
+
+
+def _is_written(
+    name: str, x: Aval, y: Aval, shapes: tuple[Shape, Shape, Shape], params: dict[str, Any]
+) -> bool:
+    """Return whether a convolution is written as products.
+
+    Args:
+        name: of the primitive.
+        x: an operand.
+        y: another one.
+        shapes: of the input, the kernel and the output.
+        params: of the primitive.
+    """
+    images, kernel, out = shapes
+    given, by_windows = params["input_dilation"], columns_of(images, kernel[2:], out[2:])
+    made = {"conv": out, "conv_input": images, "conv_kernel": out}[name]
+    is_large = suits(x, y, made, given, 0)
+    if is_large or not suits(x, y, made, given, by_windows):
+        return not is_large
+    # arrays are small, their windows are not: unless there are loops for the case, products take less time
+    geometry = Geometry(**params)
+    plan = backend("convolution").Geometry(
+        images, kernel, out, geometry.stride, geometry.padding, geometry.dilation, geometry.groups
+    )
+    plan = plan.turned() if name == "conv_input" else plan
+    return max(geometry.stride) > 1 or not plan.suits(x.dtype.itemsize)
 
 
 _BY_TILES = "large arrays with wide windows, or strides and dilation, are tiles of eager mode"
