@@ -90,6 +90,35 @@ def test_a_linear_solution():
     close(fg.make_graph(fg.vmap(gradient))(ds)(ds), [gradient(d) for d in ds], 1e-8)
 
 
+def test_a_linear_solution_from_a_guess():
+    starts = []
+
+    def solve(matvec, b, guess=None):
+        starts.append(guess)
+        return dense(matvec, b)
+
+    def solution(b, m, guess):
+        return lax.custom_linear_solve(lambda x: m @ x, b, solve, solve, guess=guess)
+
+    start = np.array([7.0, 8.0])
+    close(solution(B, M, start), np.linalg.solve(M, B))
+    assert starts.pop() is not None
+    by_b, by_guess = fg.jacrev(solution, (0, 2))(B, M, start)
+    close(by_b, np.linalg.inv(M))
+    close(by_guess, np.zeros((2, 2)))
+    close(starts[0], start)
+    assert starts[1] is None  # of the derivative
+    close(fg.jit(solution)(B, M, start), np.linalg.solve(M, B))
+    close(starts[-1], start)
+    close(fg.jvp(lambda g: solution(B, M, g), (start,), (start,))[1], np.zeros(2))
+    mapped = fg.vmap(lambda g: solution(B, M, g))(np.stack([start, 2 * start]))
+    close(mapped, np.stack([np.linalg.solve(M, B)] * 2))
+    close(starts[-1], 2 * start)
+    for guess in (np.zeros(3), [start]):
+        with pytest.raises(ValueError, match="the guess is to be like the right-hand side"):
+            solution(B, M, guess)
+
+
 def test_pytrees_and_auxiliary_results():
     b = {"u": np.array([2.0, 4.0]), "v": 3.0}
     solve = lambda matvec, b: ({"u": b["u"] / 2.0, "v": b["v"] / 3.0}, "done")

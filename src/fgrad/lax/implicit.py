@@ -85,10 +85,11 @@ class _Solved(OpaqueRule):
 
     def solve(self, values: Sequence[Any]) -> list[Any]:
         """Return the solution for arrays."""
-        eq = self.equation
-        given = tree.unflatten(eq.structure, list(map(plain_value, values[eq.count :])))
+        eq, size = self.equation, len(self.equation.avals)
+        leaves = list(map(plain_value, values[eq.count :]))
+        given = [tree.unflatten(eq.structure, leaves[i : i + size]) for i in range(0, len(leaves), size)]
         with running(()):
-            x = self.solvers[0](eq.at(values[: eq.count]), given)
+            x = self.solvers[0](eq.at(values[: eq.count]), *given)
         return self.checked(x)
 
     def cotangents(self, cts: Sequence[Any]) -> Any:
@@ -148,7 +149,8 @@ class _LinearSolve(_Solved):
             transposed, self.cotangents(cts), backward, forward, symmetric=self.symmetric, has_aux=False
         )
         ct_b = tree.leaves(found)
-        return [*_minus_vjp(eq, captured, x, ct_b), *ct_b]
+        guess = self.values[eq.count + len(ct_b) :]
+        return [*_minus_vjp(eq, captured, x, ct_b), *ct_b, *(None for _ in guess)]
 
 
 def _without_aux(solver: Any) -> Any:
@@ -191,6 +193,7 @@ def custom_linear_solve(
     transpose_solve: Fun | None = None,
     symmetric: bool = False,
     has_aux: bool = False,
+    guess: Any = None,
 ) -> Any:
     """Return x with `matvec(x) = b`, found by `solve` and differentiated by what it solves.
 
@@ -203,6 +206,8 @@ def custom_linear_solve(
             mode unless `symmetric`.
         symmetric: whether the system equals its transpose; then `solve` serves both.
         has_aux: whether the solvers return `(x, aux)`.
+        guess: like `b`, where the solution is sought: `solve(matvec, b, guess)`; it has no gradient, whose
+            own solutions are found without one.
 
     Returns:
         x, or `(x, aux)`.
@@ -228,7 +233,7 @@ def custom_linear_solve(
         array([[0.5 , 0.  ],
                [0.  , 0.25]])
     """
-    return _solved(matvec, b, solve, transpose_solve, symmetric=symmetric, has_aux=has_aux)
+    return _solved(matvec, b, solve, transpose_solve, symmetric=symmetric, has_aux=has_aux, guess=guess)
 
 
 def _missing(matvec: Fun, b: Any) -> Any:
@@ -238,14 +243,33 @@ def _missing(matvec: Fun, b: Any) -> Any:
     )
 
 
-def _solved(matvec: Fun, b: Any, solve: Any, transpose_solve: Any, *, symmetric: bool, has_aux: bool) -> Any:
+def _solved(
+    matvec: Fun,
+    b: Any,
+    solve: Any,
+    transpose_solve: Any,
+    *,
+    symmetric: bool,
+    has_aux: bool,
+    guess: Any = None,
+) -> Any:
     eq, captured = _equation(matvec, b, "custom_linear_solve")
     leaves = [x if hasattr(x, "dtype") else np.asarray(x) for x in tree.leaves(b)]
     refuse_followed("custom_linear_solve", captured)
     if solve is _missing and any(any(node_on(t, x) for x in leaves) for t in linear_tapes()):
         solve = _unsolved  # forward mode, to which the value is of no consequence
     rule = _LinearSolve(eq, (solve, transpose_solve or _missing), symmetric=symmetric, has_aux=has_aux)
-    return _applied(rule, eq, [*captured, *leaves], "lax.custom_linear_solve", has_aux=has_aux)
+    started = [] if guess is None else _guessed(guess, eq)
+    return _applied(rule, eq, [*captured, *leaves, *started], "lax.custom_linear_solve", has_aux=has_aux)
+
+
+def _guessed(guess: Any, eq: _Equation) -> list[Any]:
+    """Return the values of a guess, which are like those of the right-hand side."""
+    leaves, structure = tree.flatten(guess)
+    found = [x if hasattr(x, "dtype") else np.asarray(x) for x in leaves]
+    if structure != eq.structure or any(x.shape != a.shape for x, a in zip(found, eq.avals, strict=True)):
+        raise ValueError(f"custom_linear_solve: the guess is to be like the right-hand side, {eq.avals}")
+    return found
 
 
 def _unsolved(matvec: Fun, b: Any) -> Any:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg as theirs
 
+from fgrad import numpy as fnp
 from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor
-from fgrad.core.trace import Tracer
 from fgrad.errors import UnsolvedWarning
 from fgrad.extend.engine import apply_opaque, convert
 from fgrad.lax.implicit import custom_linear_solve, custom_root
@@ -128,14 +128,13 @@ def _iterated(
     said: list[int] = []
     called: list[bool] = []
 
-    def solver(m: Any) -> Callable[[Any, Any], Any]:
-        def solve(matvec: Any, rhs: Any) -> Any:
+    def solver(m: Any) -> Callable[..., Any]:
+        def solve(matvec: Any, rhs: Any, guess: Any = None) -> Any:
             size, dtype = rhs.size, rhs.dtype
             apply = lambda v: np.asarray(matvec(np.asarray(v, dtype).reshape(rhs.shape))).ravel()  # noqa: E731
             operator = theirs.LinearOperator((size, size), apply, dtype=dtype)
-            x, info = getattr(theirs, name)(
-                operator, np.ravel(rhs), x0=None if called else start, M=m, **options
-            )
+            start = None if guess is None else np.ravel(guess)
+            x, info = getattr(theirs, name)(operator, np.ravel(rhs), x0=start, M=m, **options)
             if called and info:
                 warnings.warn(
                     f"{name} did not converge (info {info}) while a derivative was computed, or in a jitted "
@@ -150,42 +149,10 @@ def _iterated(
 
     transposed = preconditioner.T if hasattr(preconditioner, "T") else preconditioner
     solvers = solver(preconditioner), None if symmetric else solver(transposed)
-    first = x0.detach() if isinstance(x0, Tensor) else x0
-    traced = isinstance(first, Tensor) and isinstance(first._value, Tracer)
-    start = None if traced or first is None else np.asarray(first)
-    if traced:
-        called.append(True)
-        return _from(first, _matvec(a), b, solvers, options, symmetric=symmetric), None
-    x = custom_linear_solve(_matvec(a), b, *solvers, symmetric=symmetric)
+    guess = None if x0 is None else convert(fnp.reshape(_dense(x0), b.shape), b.dtype)
+    x = custom_linear_solve(_matvec(a), b, *solvers, symmetric=symmetric, guess=guess)
     called.append(True)
     return x, max(said) if said else None
-
-
-def _from(
-    x0: Any, matvec: Any, b: Any, solvers: Sequence[Any], options: dict[str, Any], *, symmetric: bool
-) -> Any:
-    """Return the solution by an iteration from where only a trace knows: the way from there is solved for.
-
-    The norm of `b`, to which tolerances are relative, goes to the solver as one more unknown; a derivative
-    has none, and is relative to its own right-hand side.
-    """
-    given = options["rtol"], options["atol"]
-
-    def way(solve: Any) -> Any:
-        def solve_both(product: Any, rhs: Any) -> Any:
-            rest, size = rhs
-            scale = float(np.abs(size)) or float(np.linalg.norm(np.ravel(rest)))
-            options.update(rtol=0.0, atol=max(given[0] * scale, given[1]))
-            return solve(lambda v: product((v, size))[0], rest), size
-
-        return solve_both
-
-    system = lambda unknown: (matvec(unknown[0]), unknown[1])  # noqa: E731
-    norm = np.linalg.norm(np.ravel(b.detach() if isinstance(b, Tensor) else b))
-    rhs = (b - matvec(x0), norm)
-    solve, transposed = solvers
-    backward = None if transposed is None else way(transposed)
-    return x0 + custom_linear_solve(system, rhs, way(solve), backward, symmetric=symmetric)[0]
 
 
 def cg(
