@@ -14,9 +14,10 @@ with installed():
     import jax
     import jax.experimental
     import jax.extend.core
-    from jax import lax
+    from jax import api_util, lax
     from jax import numpy as jnp
-    from jax.interpreters import ad, batching, mlir
+    from jax.extend import linear_util
+    from jax.interpreters import ad, batching, mlir, partial_eval
 
 X = np.array([0.5, -1.0, 2.0], np.float32)
 core = jax.extend.core
@@ -27,6 +28,25 @@ def close(x, y):
 
 
 # ---- jaxprs
+
+
+def test_jaxprs_of_flat_functions():
+    def f(x, *, scale):
+        return {"out": jnp.sin(x) * scale, "x": x}
+
+    leaves, structure = jax.tree.flatten(((X,), {"scale": 2.0}))
+    flat, out = api_util.flatten_fun(
+        linear_util.wrap_init(f, debug_info=api_util.debug_info("f", f, (), {})), structure
+    )
+    avals = [api_util.shaped_abstractify(x) for x in leaves]
+    jaxpr, found, consts = partial_eval.trace_to_jaxpr_dynamic(
+        linear_util.wrap_init(flat.call_wrapped, {}), avals
+    )
+    assert [str(e.primitive) for e in jaxpr.eqns] == ["sin", "mul"]
+    assert [a.shape for a in found] == [(3,), (3,)]
+    outs = jax.tree.unflatten(out(), core.eval_jaxpr(jaxpr, consts, *leaves))
+    close(outs["out"], 2 * np.sin(X))
+    assert linear_util.wrap_init(f, {"scale": 1.0}).call_wrapped(X)["x"] is X
 
 
 def test_a_jaxpr_is_a_program_that_can_be_read():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import string
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -30,7 +31,7 @@ from fgrad.transforms.calling import is_traced
 from fgrad.transforms.operations import Operation
 from fgrad.transforms.stage import staged
 
-__all__ = ["AD", "BATCHING", "CORE", "OWN", "closure_convert", "linear_transpose", "make_jaxpr"]
+__all__ = ["AD", "API", "BATCHING", "CORE", "OWN", "closure_convert", "linear_transpose", "make_jaxpr"]
 
 JVPS: dict[Primitive, Function] = {}
 TRANSPOSES: dict[Primitive, Function] = {}
@@ -193,11 +194,13 @@ class CustomCall(Primitive):
 
     def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters that `bind` takes, with the function itself."""
-        return params | {"subfuns": [_Wrapped(jaxpr_as_fun(params["call_jaxpr"]))]}
+        return params | {"subfuns": [Wrapped(jaxpr_as_fun(params["call_jaxpr"]))]}
 
 
 @dataclasses.dataclass(frozen=True)
-class _Wrapped:
+class Wrapped:
+    """A function, as `jax.extend.linear_util` hands it on."""
+
     call_wrapped: Function
 
 
@@ -450,6 +453,30 @@ def make_jaxpr(
     return make
 
 
+def wrap_init(fun: Function, params: Any = None, *, debug_info: Any = None) -> Wrapped:
+    """Return a function with parameters that it is called with."""
+    return Wrapped(functools.partial(fun, **params) if params else fun)
+
+
+def flatten_fun(fun: Wrapped, in_tree: Any) -> tuple[Wrapped, Function]:
+    """Return a function of leaves and to leaves, and what returns the structure of its last results."""
+    out: list[Any] = []
+
+    def flat(*leaves: Any) -> list[Any]:
+        args, kwargs = unflatten(in_tree, leaves)
+        found, structure = flatten(fun.call_wrapped(*args, **kwargs))
+        out[:] = [structure]
+        return found
+
+    return Wrapped(flat), lambda: out[0]
+
+
+def trace_to_jaxpr(fun: Wrapped, avals: Sequence[Any]) -> tuple[Jaxpr, list[Any], list[Any]]:
+    """Return a function of leaves as a jaxpr, what is known of its results, and its constants."""
+    closed = make_jaxpr(fun.call_wrapped)(*avals)
+    return closed.jaxpr, closed.out_avals, closed.consts
+
+
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, **_: Any) -> list[Any]:
     """Return the results of a jaxpr; every equation is applied anew, so that it differentiates."""
     values: dict[Any, Any] = {}
@@ -564,6 +591,7 @@ CORE: dict[str, Any] = {
     "mapped_aval": _mapped_aval,
     "unmapped_aval": _unmapped_aval,
 }
+API: dict[str, Any] = {"debug_info": _ignored, "flatten_fun": flatten_fun, "shaped_abstractify": typeof}
 AD: dict[str, Any] = {
     "JVPTracer": JVPTracer,
     "UndefinedPrimal": UndefinedPrimal,

@@ -234,13 +234,8 @@ MODULES: dict[str, Source] = {
     "jax._src.xla_bridge": lambda: {"_backends": {}},
     "jax.api_util": together(
         {"safe_map": lambda f, *xs: [f(*v) for v in zip(*xs, strict=True)]},
-        absent(
-            "jax.api_util",
-            dict.fromkeys(
-                words("debug_info flatten_fun flatten_fun_nokwargs shaped_abstractify"),
-                "jax.make_jaxpr traces",
-            ),
-        ),
+        jaxprs.API,
+        absent("jax.api_util", {"flatten_fun_nokwargs": _GRAPH}),
     ),
     "jax.core": lambda: {
         "Tracer": Tracer,
@@ -307,7 +302,7 @@ MODULES: dict[str, Source] = {
     ),
     "jax.extend.linear_util": lambda: {
         "transformation": lambda f: f,
-        **absent("jax.extend.linear_util", {"wrap_init": _GRAPH}),
+        "wrap_init": jaxprs.wrap_init,
     },
     "jax.extend.source_info_util": lambda: {"register_exclusion": lambda _: None},
     "jax.flatten_util": lambda: {"ravel_pytree": trees.ravel_pytree},
@@ -318,11 +313,11 @@ MODULES: dict[str, Source] = {
     "jax.interpreters.batching": lambda: jaxprs.BATCHING,
     "jax.interpreters.mlir": lambda: jaxprs.MLIR,
     "jax.interpreters.partial_eval": together(
-        {"PartialVal": _kind("jax.interpreters.partial_eval.PartialVal", _GRAPH)},
-        absent(
-            "jax.interpreters.partial_eval",
-            dict.fromkeys(words("trace_to_jaxpr_nounits trace_to_jaxpr_dynamic"), _GRAPH),
-        ),
+        {
+            "PartialVal": _kind("jax.interpreters.partial_eval.PartialVal", _GRAPH),
+            "trace_to_jaxpr_dynamic": jaxprs.trace_to_jaxpr,
+        },
+        absent("jax.interpreters.partial_eval", {"trace_to_jaxpr_nounits": _GRAPH}),
     ),
     "jax.interpreters.xla": lambda: {"canonicalize_dtype_handlers": {np.ndarray: as_array}},
     "jax.lax": together(lax.NAMES, _loaded("jax.lax.linalg")),
