@@ -371,8 +371,7 @@ def main(names):
         ratio = [y / x for x, y in zip(own, with_gradient, strict=True)]
         ratios.append(min(ratio))
         peers = "".join(f" {1e3 * t:8.2f}" if t is not None else f" {'-':>8}" for t in peer_times(case))
-        args = case.args if not hasattr(function, "ufunc") else (np.zeros(len(case.args[0])), *case.args)
-        held = function.cost(*args).stack_bytes
+        held = function.cost(*case.args).stack_bytes
         print(f"{name:34} {1e3 * own[0]:7.2f} {1e3 * own[1]:7.2f} {1e3 * with_gradient[0]:7.2f} "
               f"{1e3 * with_gradient[1]:7.2f} {ratio[0]:6.2f}{ratio[1]:6.2f} {case.budget:6.1f} "
               f"{firsts[0]:6.1f} {firsts[1]:7.1f}{peers} {held:9}", flush=True)  # fmt: skip
