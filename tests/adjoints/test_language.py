@@ -12,8 +12,10 @@ from numba import types
 from tests.adjoints import phrases
 from tests.adjoints.interpreted import check, check_function, flat, leaves, own, value_of
 
+import fgrad
 from fgrad.adjoints import UnsupportedKernelError
 from fgrad.adjoints.lowering import lowered
+from fgrad.adjoints.slopes import RESERVED
 from fgrad.adjoints.values import result_type
 
 
@@ -44,6 +46,45 @@ def updated_in_place(x):
     x *= x[::-1]
     x[:-1] -= x[1:] * 0.5
     return np.sum(x * x)
+
+
+NAMES = sorted(RESERVED - {"np", "range"})  # these two the kernel needs itself
+WITH_NAMES = """
+def kernel({0}, {1}, n):
+    {2} = {0}
+    {3} = np.ones(3)
+    for {4} in range(n):
+        {2} = {2} * np.sqrt({0} + {4}) / (1.0 + {2})
+        for j in range(3):
+            {3}[j] = {3}[j] * np.sqrt({2} + {1}[j] * {3}[j])
+    return {2} * {3}[0] + {3}[2]
+"""
+
+
+def with_names(names):
+    text = WITH_NAMES.format(*names)
+    file = f"<names {' '.join(names)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    space = {"np": np}
+    exec(compile(text, file, "exec"), space)
+    return space["kernel"]
+
+
+@pytest.mark.parametrize("start", range(len(NAMES)), ids=NAMES)
+def test_names_that_derivatives_have_for_their_own_ends(start):
+    function = with_names([*NAMES, *NAMES][start : start + 5])
+    assert check(function, 0.7, np.array([0.3, 0.5, 1.2]), 3)
+
+
+@pytest.mark.parametrize("start", range(0, len(NAMES), 5))
+def test_such_names_in_machine_code(start):
+    args = 0.7, np.array([0.3, 0.5, 1.2]), 3
+    found, expected = (
+        fgrad.grad(fgrad.kernel(with_names(names)), argnums=(0, 1))(*args)
+        for names in ([*NAMES, *NAMES][start : start + 5], "abcde")
+    )
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-13)
 
 
 def test_updates_in_place_read_what_they_have_written_as_under_numba():

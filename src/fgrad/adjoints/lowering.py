@@ -11,7 +11,7 @@ from typing import Any
 
 from numba import types
 
-from fgrad.adjoints import syntax
+from fgrad.adjoints import slopes, syntax
 from fgrad.adjoints.jumps import RESULT
 from fgrad.adjoints.loops import Loops
 from fgrad.adjoints.sources import Scope, Source, demand_frozen, source_of
@@ -49,7 +49,7 @@ class Lowering(Loops):
         self.known, self.carried, self.marks = types_before, carried, marks
         self.types: dict[str, Any] = {}
         self.constants: dict[str, Any] = {}
-        self.used: set[str] = {"np", "math"}
+        self.used: set[str] = set(slopes.RESERVED)
         self.out: list[Stmt] = []
         self.scopes: list[Scope] = []
         self.again = False
@@ -80,7 +80,7 @@ class Lowering(Loops):
     def fresh(self, base: str) -> str:
         """Return a name that nobody has."""
         name, k = base, 1
-        while name in self.used or name in {"np", "math"}:
+        while name in self.used:
             k += 1
             name = f"{base}_{k}"
         self.used.add(name)
@@ -484,8 +484,7 @@ def _one_pass(
     if len(names) != len(argument_types):
         raise work.fail(f"it takes {len(names)} arguments, not {len(argument_types)}", "Name its parameters")
     for name, ty in zip(names, argument_types, strict=True):
-        work.used.add(name)
-        scope.names[name] = work.parameter(name, ty, params)
+        scope.names[name] = work.parameter(work.fresh(name), ty, params)
     for name in names:
         value = scope.names[name]
         if name in scope.assigned and isinstance(value, Scalar):

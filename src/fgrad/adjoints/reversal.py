@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from fgrad.adjoints import memory, slopes, syntax
+from fgrad.adjoints import slopes, syntax
 from fgrad.adjoints.activity import carriers
 from fgrad.adjoints.syntax import Assign, Function, Store
 from fgrad.adjoints.tangent import unknown
@@ -19,8 +19,7 @@ class Reversal:
     def __init__(self, function: Function, active: set[str]) -> None:
         self.function: Function = function
         self.active: set[str] = active
-        self.used: set[str] = {*function.types, *function.constants, *slopes.HELPERS, *memory.PLAIN}
-        self.used |= {"np", "math", "sf", "si", "sc", "pf", "pi", "pc", "uint64"}
+        self.used: set[str] = {*function.types, *function.constants, *slopes.RESERVED}
         self.roots = syntax.families(function)
         self.cts: dict[str, str] = {}
         for n in sorted(active):

@@ -110,7 +110,7 @@ def tangent(function: Function) -> Function:
     floats = [n for n in function.outputs if syntax.is_floating(function.types[n])]
     active = active_names(function, wrt, floats)
     kinds = dict(function.types)
-    used = {*kinds, *function.constants, "np", "math", *slopes.HELPERS}
+    used = {*kinds, *function.constants, *slopes.RESERVED}
     names: dict[str, str] = {}
     for n, ty in function.types.items():
         if not syntax.is_floating(ty):
