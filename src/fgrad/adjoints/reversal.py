@@ -9,6 +9,7 @@ from typing import Any
 
 from fgrad.adjoints import slopes, syntax
 from fgrad.adjoints.activity import carriers
+from fgrad.adjoints.polynomials import Polynomial
 from fgrad.adjoints.syntax import Assign, Function, Store
 from fgrad.adjoints.tangent import unknown
 
@@ -133,6 +134,11 @@ class Reversal:
             if not body:
                 body = [ast.Pass()]
             self.out.append(ast.If(node.test, body, orelse))
+            return
+        polynomial = None if is_complex else Polynomial(node, self.active, self.kept)
+        if polynomial is not None and polynomial.pays:
+            ct, slope = self.simple(ct), polynomial.slope(node)
+            self.back(polynomial.variable, slopes.product(ct, slope), is_complex)
             return
         applied = slopes.atom_of(node)
         if applied is None or not applied[0]:
