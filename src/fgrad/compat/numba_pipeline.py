@@ -6,6 +6,7 @@ import inspect
 import operator
 from collections.abc import Callable
 from functools import cache
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,9 @@ def passes_are_known() -> bool:
     from numba.core.compiler import DefaultPassBuilder  # noqa: PLC0415 -- late: few programs use Numba
 
     known = all(hasattr(DefaultPassBuilder, f"define_{n}_pipeline") for n in ("nopython", "untyped", "typed"))
-    return known and list(inspect.signature(_functions().get_call_type).parameters) == [
-        "self", "context", "args", "kws"
-    ]  # fmt: skip
+    calls = list(inspect.signature(_functions().get_call_type).parameters)
+    values = list(inspect.signature(_contexts().resolve_value_type).parameters)
+    return known and calls == ["self", "context", "args", "kws"] and values == ["self", "val"]
 
 
 @cache
@@ -57,18 +58,20 @@ def compiled_at_once(function: Any, signature: tuple[Any, ...]) -> Callable[...,
     """Return the machine code of a function that `numba.njit` made, compiled for arguments of these types.
 
     It takes them without a look at their types: arrays have to be aligned, and lie in memory as those say.
-    What operators give is found once for the same types.
+    What operators give is found once for the same types, and so are the types of functions and modules, for
+    which Numba else makes and drops an exception at every place where one is named.
     """
     if not passes_are_known():
         return function.compile(signature)  # type: ignore[no-any-return]
     from numba.core.compiler_lock import global_compiler_lock  # noqa: PLC0415 -- late, as above
 
-    kind = _functions()
+    kind, contexts = _functions(), _contexts()
     with global_compiler_lock:
-        typed = kind.get_call_type
+        typed, valued = kind.get_call_type, contexts.resolve_value_type
         if typed.__module__ == __name__:  # while another one is compiled
             return function.compile(signature)  # type: ignore[no-any-return]
         known: dict[Any, Any] = {}
+        named: dict[int, tuple[Any, Any]] = {}  # with the value, so that its address stays its own
 
         def remembered(self: Any, context: Any, args: Any, kws: Any) -> Any:
             if kws or not _is_fixed(self.typing_key):
@@ -78,11 +81,25 @@ def compiled_at_once(function: Any, signature: tuple[Any, ...]) -> Callable[...,
                 known[key] = typed(self, context, args, kws)
             return known[key]
 
-        kind.get_call_type = remembered
+        def resolved(self: Any, val: Any) -> Any:
+            if not isinstance(val, _NAMED):
+                return valued(self, val)
+            if id(val) not in named:
+                named[id(val)] = val, valued(self, val)
+            return named[id(val)][1]
+
+        kind.get_call_type, contexts.resolve_value_type = remembered, resolved
         try:
             return function.compile(signature)  # type: ignore[no-any-return]
         finally:
-            kind.get_call_type = typed
+            kind.get_call_type, contexts.resolve_value_type = typed, valued
+
+
+def _contexts() -> Any:
+    """Return the class of what knows the types of values that functions name."""
+    from numba.core.typing.context import BaseContext  # noqa: PLC0415 -- late, as above
+
+    return BaseContext
 
 
 def _functions() -> Any:
@@ -100,3 +117,4 @@ def _is_fixed(function: Any) -> bool:
 
 
 _FIXED = (type(operator.add), np.ufunc)
+_NAMED = (ModuleType, BuiltinFunctionType, np.ufunc, type)
