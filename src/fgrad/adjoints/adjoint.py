@@ -70,6 +70,7 @@ class Adjoint(Snapshots):
             handed: whether it is given the arrays for cotangents, and only the stacks that it uses.
         """
         floats = {syntax.element(ty) for ty in self.kinds.values() if syntax.is_floating(ty)}
+        self.is_compiled = handed
         self.counting, self.arranged = counts, handed and floats == {types.float64}
         self.handed = [n for n in self.wrt if handed and syntax.is_array(self.kinds[n])]
         out = emission.Text()
@@ -294,7 +295,7 @@ class Adjoint(Snapshots):
 
     def reserve_before(self, s: For, out: emission.Text) -> bool:
         """Write what makes place for all turns of a loop, if that is known before."""
-        if self.plan.contents.get(id(s.body)) or not all(map(self.is_flat, s.body)):
+        if not self.is_flat_inside(s):
             return False
         counts = self.counts(s.body)
         start, stop = syntax.text(s.start), syntax.text(s.stop)
@@ -304,6 +305,10 @@ class Adjoint(Snapshots):
             out.add(f"if {more} > s{k}.size:", s.line)
             out.add(f"    s{k} = grown(s{k}, {more})")
         return True
+
+    def is_flat_inside(self, s: For) -> bool:
+        """Return whether it is known how much each turn of a loop records at most."""
+        return not self.plan.contents.get(id(s.body)) and all(map(self.is_flat, s.body))
 
     def reserve(self, body: list[Stmt], out: emission.Text) -> None:
         """Write what makes place for one run of a block."""

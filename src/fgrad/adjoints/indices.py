@@ -9,6 +9,7 @@ from typing import Any
 from fgrad.adjoints.blocks import in_blocks
 from fgrad.adjoints.compact import compact, without_zeros
 from fgrad.adjoints.overwriting import Bounds, linear
+from fgrad.adjoints.parts import in_parts
 from fgrad.adjoints.strips import in_strips
 
 UINT64 = "uint64"
@@ -37,6 +38,7 @@ def arranged(
     function = without_zeros(compact(tree.body[0], arrays), vectors)
     function = in_strips(in_blocks(function, arrays), arrays)
     _Once(function).visit(function)
+    tree.body = list(in_parts(function, arrays))
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 

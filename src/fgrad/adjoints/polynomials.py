@@ -1,8 +1,8 @@
 """Polynomials in one variable: their slope takes fewer operations forwards, beside their value.
 
 The reverse of `x * (a + x * (b + x))` multiplies a cotangent at every level twice, and adds to that of `x`.
-Forwards, a level is one product and one sum. Slopes of polynomials are finite where values are: other functions
-are left to the reverse, where a cotangent of zero wins over an infinite slope.
+Forwards, a level is one product and one sum. Slopes of polynomials are finite where values are: other
+functions are left to the reverse, where a cotangent of zero wins over an infinite slope.
 """
 
 from __future__ import annotations

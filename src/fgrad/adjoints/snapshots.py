@@ -18,6 +18,9 @@ class Snapshots:
     function: Any
     sums: Any
     recording: bool
+    is_compiled: bool
+    is_flat_inside: Any
+    counts: Any
     loop: Any
     named: Any
     count: Any
@@ -48,10 +51,23 @@ class Snapshots:
                 f"copy_part({kept}, {k} * {n}.size, {n}, 0, {n}.size)" if is_array else f"{kept}[{k}] = {n}"
             )
         self.segment_ends(s, out)
-        self.recording = False
-        self.loop(self.segment(s), out)
-        self.recording = True
+        if self.is_compiled and self.is_flat_inside(s):
+            self.forget(s, out)
+        else:
+            self.recording = False
+            self.loop(self.segment(s), out)
+            self.recording = True
         out.depth -= 1
+
+    def forget(self, s: For, out: emission.Text) -> None:
+        """Write a segment that records and forgets: it is the loop of the reverse sweep, compiled once."""
+        tops = [f"p{k}" for k in sorted(self.counts(s.body))]
+        marks = [self.named(s, f"{p}_before") for p in tops]
+        for p, mark in zip(tops, marks, strict=True):
+            out.add(f"{mark} = {p}")
+        self.loop(self.segment(s), out)
+        for p, mark in zip(tops, marks, strict=True):
+            out.add(f"{p} = {mark}")
 
     def segment_ends(self, s: For, out: emission.Text) -> None:
         """Write where a segment begins and ends."""
