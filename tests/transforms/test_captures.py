@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
+import datetime as dt
 import functools
 import gc
+import itertools
 import os
 import random
 import subprocess
 import sys
 import threading
+import time
 import types
 import weakref
 
@@ -587,8 +590,117 @@ def drawing():
     ids=["jit", "make_graph", "eval_shape", "export", "vmap of jit"],
 )
 def test_random_numbers_of_a_generator_are_refused(f, stage):
-    with pytest.raises(TypeError, match=r"(Generator|[Gg]enerator|draws random numbers).*(key|outside)"):
+    with pytest.raises(TypeError, match=r"(Generator|[Gg]enerator|takes random numbers).*(key|outside)"):
         stage(f)
+
+
+def moving():
+    """Return pairs of equal functions, each of which reads something that it moves on itself."""
+
+    def counting():
+        count = 0
+
+        def f(x):
+            nonlocal count
+            count += 1
+            return x * count
+
+        return f
+
+    def stepping():
+        k = Kind(1.0)
+
+        def f(x):
+            k.w = k.w * 2.0
+            return k(x)
+
+        return f
+
+    def adding():
+        seen = {}
+
+        def f(x):
+            seen[len(seen)] = 1.0
+            return x * sum(seen.values())
+
+        return f
+
+    def taking(items, of=lambda item: item):
+        def make():
+            it = items()
+            return lambda x: x * of(next(it))
+
+        return make
+
+    def generated():
+        for i in range(10):
+            yield i + 0.5
+
+    yield "a variable of a function around", counting
+    yield "an attribute", stepping
+    yield "a dictionary", adding
+    yield "a list", taking(lambda: iter([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]))
+    yield "a range", taking(lambda: iter(range(1, 9)))
+    yield "a generator", taking(generated)
+    yield "itertools", taking(lambda: itertools.count(2))
+    yield "pairs", taking(lambda: zip(range(9), range(2, 11), strict=True), lambda pair: pair[1])
+
+
+@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in moving()])
+@pytest.mark.parametrize("transformation", [lambda f: f, fg.grad], ids=["value", "gradient"])
+def test_what_a_function_moves_on_itself_moves_on(make, transformation):
+    plain, traced = make(), make()
+    weighted = lambda f: (lambda x: np.sum(f(x) * x)) if transformation is fg.grad else f
+    expected, compiled = transformation(weighted(plain)), fg.jit(transformation(weighted(traced)))
+    found = []
+    for _ in range(5):
+        found.append(compiled(X))
+        exactly(found[-1], expected(X))
+    assert len({y.tobytes() for y in found}) == 5
+
+
+def test_what_is_made_at_the_first_call_is_traced_twice_at_most():
+    k, traces = types.SimpleNamespace(w=None), []
+
+    @fg.jit
+    def f(x):
+        traces.append(1)
+        if k.w is None:
+            k.w = 3.0
+        return x * k.w
+
+    for _ in range(5):
+        exactly(f(X), 3.0 * X)
+    assert len(traces) == 2
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x * time.time(),
+        lambda x: x * time.perf_counter(),
+        lambda x: x * dt.datetime.now(dt.timezone.utc).microsecond + time.time_ns(),
+    ],
+)
+def test_clocks_are_refused(f):
+    with pytest.raises(TypeError, match=r"the time from a clock while it is traced.*Take it outside"):
+        fg.jit(f)(X)
+    with pytest.raises(TypeError, match="the time from a clock"):
+        fg.make_graph(f)(X)
+
+
+def test_a_clock_for_a_message_is_none_of_the_program():
+    shown = []
+
+    def f(x):
+        start = time.perf_counter()
+        y = x * 2.0
+        shown.append(time.perf_counter() - start)
+        return y
+
+    compiled = fg.jit(f)
+    for _ in range(3):
+        exactly(compiled(X), 2.0 * X)
 
 
 def test_a_generator_as_argument_is_refused():
@@ -597,7 +709,7 @@ def test_a_generator_as_argument_is_refused():
     with pytest.raises(TypeError, match=r"argument rng is a Generator of NumPy.*key"):
         fg.jit(f)(X, rng)
     for stage in (fg.jit(f, static_argnums=1), fg.jit(f, static_argnames="rng"), fg.make_graph(f)):
-        with pytest.raises(TypeError, match="draws random numbers from"):
+        with pytest.raises(TypeError, match="takes random numbers from"):
             stage(X, rng)
 
 

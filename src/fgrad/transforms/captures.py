@@ -19,7 +19,7 @@ import threading
 import types
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -42,6 +42,10 @@ _GLOBAL = "the global generator of numpy.random", "the global generator of rando
 _SEEDED = frozenset(
     {"default_rng", "RandomState", "SeedSequence", "PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"}
     | {"Random", "SystemRandom", "urandom", "token_bytes", "randbits", "uuid4"}
+)
+_CLOCKS = frozenset(
+    {"time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "thread_time"}
+    | {"now", "utcnow", "today"}
 )
 _LIBRARIES = frozenset({*sys.stdlib_module_names, "fgrad", "numpy", "scipy", "numba"}) - {"__main__"}
 _MISSING = object()
@@ -106,14 +110,14 @@ class Captures:
 
 
 class Draws:
-    """Where the random generators stood that a function reaches, and the global ones."""
+    """Where the random generators stood that a function reaches, and whether it asks a clock."""
 
     def __init__(self, fun: Callable[..., Any], given: Iterable[Any] = ()) -> None:
         """Look; `given` is what the function gets beside arrays."""
         walk = _walked(fun, given)
         self._sources = [(walk.titles.get(k, type(x).__name__), x) for k, x in walk.sources.items()]
         self._states = self._now()
-        self._seeds = walk.seeds
+        self._seeds, self._clocks = walk.seeds, walk.clocks
 
     def _now(self) -> list[tuple[str, Any]]:
         of_numpy = sys.modules.get("numpy.random")  # which takes long to import, and stands nowhere before
@@ -124,7 +128,7 @@ class Draws:
         ]
 
     def frozen(self, first: Callable[[], Any], again: Callable[[], Any]) -> str:
-        """Return which generator a staged function drew from, so that its numbers are frozen; "" if none.
+        """Return what a staged function took that the next call would get anew; "" if nothing.
 
         The global generators may have been seeded by the function, or used by other threads.
 
@@ -135,16 +139,17 @@ class Draws:
         now = self._now()
         moved = [title for (title, new), (_, old) in zip(now, self._states, strict=True) if new != old]
         if set(moved) - set(_GLOBAL):
-            return next(title for title in moved if title not in _GLOBAL)
-        if not moved and not self._seeds:
+            return f"random numbers from {next(title for title in moved if title not in _GLOBAL)}"
+        if not (moved or self._seeds or self._clocks):
             return ""
         title = moved[0] if moved else "a generator without a seed"
+        what = f"random numbers from {title}" if moved or self._seeds else "the time from a clock"
         known = first()
         if again() != known:
-            return title
+            return what
         if moved and threading.active_count() == 1:
-            return "" if self._now() == now else title
-        return title if any(again() != known for _ in range(3 if moved else 1)) else ""
+            return "" if self._now() == now else what
+        return what if any(again() != known for _ in range(3 if moved else 1)) else ""
 
 
 def state_of(source: Any) -> Any:
@@ -189,6 +194,7 @@ class _Walk:
         self.titles: dict[int, str] = {}
         self.steps = 0
         self.seeds = False  # whether code names what may take its seed from the system
+        self.clocks = False  # whether it names a clock
 
     def name(self, x: Any) -> str:
         """Return a name for an object."""
@@ -241,6 +247,13 @@ class _Walk:
             self.found[id(x), "keys"] = "the keys of a dictionary", f"list({self.name(x)}) == {keys}"
         elif depth and isinstance(x, list | tuple | set | frozenset | deque):
             self._items(x, self.name(x), list(x), depth)
+        elif isinstance(x, types.GeneratorType):
+            self.found[id(x), "position"] = "a generator", f"{self.name(_Position(x))}.holds()"
+        elif isinstance(x, Iterator) and type(x).__module__ in {"builtins", "itertools"}:
+            left = operator.length_hint(x, -1)
+            same = f"{self.name(operator.length_hint)}({self.name(x)}) == {left}"
+            # of others nobody can tell how far they are: what takes items from them is traced at every call
+            self.found[id(x), "position"] = f"a {type(x).__name__}", same if left >= 0 else "False"
         elif isinstance(x, ContextVar):
             self.hold((id(x),), x.name, f"{self.name(x)}.get(_MISSING)", x.get(_MISSING))
         elif isinstance(x, type(os.environ)):
@@ -402,7 +415,12 @@ class _Walk:
                 self.see(values, depth)
         if f.__dict__ or self.optional:
             self._attributes(f, f.__dict__, name_of(f), depth)
-        self.seeds = self.seeds or not _SEEDED.isdisjoint(read.variables | read.attributes)
+        names = read.variables | read.attributes
+        self.seeds = self.seeds or not _SEEDED.isdisjoint(names)
+        # of `time.time()` both are names
+        self.clocks = (
+            self.clocks or not _CLOCKS.isdisjoint(names) or "time" in read.variables & read.attributes
+        )
         if not {"environ", "getenv"}.isdisjoint(read.variables | read.attributes):
             self.see(os.environ, depth)
         for name in sorted(read.variables & f.__globals__.keys()):
@@ -488,6 +506,26 @@ class _Print:
             return False
         now = _words(a)
         return all((now[i : i + BLOCK] == kept[i : i + BLOCK]).all() for i in range(0, len(now), BLOCK))
+
+
+class _Position:
+    """What tells a generator from what it is when somebody took an item: its place, and its variables."""
+
+    __slots__ = ("_generator", "_kept")
+
+    def __init__(self, generator: types.GeneratorType[Any, Any, Any]) -> None:
+        self._generator, self._kept = generator, self._now(generator)
+
+    @staticmethod
+    def _now(generator: types.GeneratorType[Any, Any, Any]) -> list[Any]:
+        frame = generator.gi_frame
+        return [] if frame is None else [frame.f_lasti, *frame.f_locals.values()]
+
+    def holds(self) -> bool:
+        """Return whether nobody took an item."""
+        now = self._now(self._generator)
+        place = len(now) == len(self._kept) and now[:1] == self._kept[:1]
+        return place and all(map(operator.is_, now[1:], self._kept[1:]))
 
 
 def _words(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -494,7 +494,7 @@ class Specialisation:
     def __init__(self, fun: Callable[..., Any], call: Call) -> None:
         self.calls, self._fun = 0, fun  # that could have had a short way
         statics = list(call.statics.values())
-        draws = Draws(fun, statics)
+        draws, before = Draws(fun, statics), Captures(fun, statics)
         stage, inputs, outputs = self._stage(fun, call)
         template, structure = self.template, self.out_structure
 
@@ -518,7 +518,8 @@ class Specialisation:
             (places[v], dtype) for v, dtypes in stage.numbers.items() for dtype in dtypes
         ]
         self.is_parted: bool = stage.is_parted
-        self._around = Captures(fun, statics)
+        # what it reads and changes itself is another thing at the next call, which is traced anew
+        self._around = Captures(fun, statics) if before.fresh() else before
         arrays, tensors = reached(fun)
         live = current().traces
         named = {_identity(t, live): t for t in tensors}

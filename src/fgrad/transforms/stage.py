@@ -563,13 +563,17 @@ def _value_print(x: Any) -> Any:
     return [type(x), *map(_value_print, x.inner() if hasattr(x, "inner") else ())]
 
 
-def frozen(title: str, fun: Callable[..., Any], source: str) -> TypeError:
-    """Return the error that random numbers of a staged function would be the same at every call."""
+def frozen(title: str, fun: Callable[..., Any], what: str) -> TypeError:
+    """Return the error that what a staged function takes from outside would be the same at every call."""
+    advice = "Take it outside and pass it as argument"
+    if "random" in what:
+        advice += (
+            ", or pass a key, of which samples are a pure function: fgrad.random.key(seed), and "
+            "fgrad.random.split for the next call"
+        )
     return TypeError(
-        f"{title} of {name_of(fun)}: the function draws random numbers from {source} while it is traced, so "
-        "every call would get the same ones. Draw them outside and pass them as argument, or pass a key, "
-        "of which samples are a pure function: fgrad.random.key(seed), and fgrad.random.split for the next "
-        "call"
+        f"{title} of {name_of(fun)}: the function takes {what} while it is traced, so every call would get "
+        f"the same. {advice}"
     )
 
 
