@@ -646,6 +646,12 @@ def moving():
     yield "pairs", taking(lambda: zip(range(9), range(2, 11), strict=True), lambda pair: pair[1])
 
 
+def repeated(f, x):
+    for _ in range(3):
+        x = f(x)
+    return x
+
+
 @pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in moving()])
 @pytest.mark.parametrize("transformation", [lambda f: f, fg.grad], ids=["value", "gradient"])
 def test_what_a_function_moves_on_itself_moves_on(make, transformation):
@@ -657,6 +663,27 @@ def test_what_a_function_moves_on_itself_moves_on(make, transformation):
         found.append(compiled(X))
         exactly(found[-1], expected(X))
     assert len({y.tobytes() for y in found}) == 5
+
+
+@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in moving()])
+@pytest.mark.parametrize(
+    "loop, by_hand",
+    [
+        (lambda f, x: fg.lax.scan(lambda c, _: (f(c), None), x, None, 3)[0], repeated),
+        (lambda f, x: fg.lax.fori_loop(0, 3, lambda _, c: f(c), x), repeated),
+        (
+            lambda f, x: fg.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, f(c[1])), (0, x))[1],
+            repeated,
+        ),
+        (fg.lax.map, lambda f, x: np.stack([f(row) for row in x])),
+    ],
+    ids=["scan", "fori_loop", "while_loop", "map"],
+)
+def test_loops_whose_turns_differ_are_refused_where_one_turn_is_traced(loop, by_hand, make):
+    exactly(loop(make(), X), by_hand(make(), X))
+    f = make()
+    with pytest.raises(TypeError, match=r"changes .* traced once for all turns.*Let the loop carry it"):
+        fg.jit(lambda x: loop(f, x))(X)
 
 
 def test_what_is_made_at_the_first_call_is_traced_twice_at_most():

@@ -16,7 +16,7 @@ from fgrad.lax.predicates import anywhere, choose, differs, following, going, sc
 from fgrad.lax.scans import counted, scan
 from fgrad.lax.trees import Carry, kind_of
 from fgrad.numpy.selection import pick
-from fgrad.transforms.stage import staged, staging, weakened
+from fgrad.transforms.stage import staged, staging, steady, weakened
 
 Fun = Callable[..., Any]
 C = TypeVar("C")  # a carry
@@ -96,8 +96,12 @@ def _staged_while(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
         return [scalar(cond_fun(tree.unflatten(structure, xs)), "the condition of while_loop")]
 
     values, avals, kinds = promoted(leaves, step)
-    condition, first = staged(proceed, avals, kinds)
-    body, second = staged(lambda *xs: fitting(step(*xs), avals), avals, kinds)
+
+    def make() -> list[Any]:
+        turn = staged(lambda *xs: fitting(step(*xs), avals), avals, kinds)
+        return [staged(proceed, avals, kinds), turn]
+
+    (condition, first), (body, second) = steady("while_loop", (cond_fun, body_fun), make)
     (condition, body), taken = sharing((condition, body), (first, second))
     code = While(condition, body, len(taken))
     outs = bind("lax.while_loop", *taken, *values, code=code)

@@ -16,7 +16,7 @@ from fgrad.lax.bodies import fitting, promoted
 from fgrad.lax.checkpointing import scan_in_parts
 from fgrad.lax.trees import Carry, pair, stack
 from fgrad.transforms.calling import has_tensor, name_of
-from fgrad.transforms.stage import staged, staging, weakened
+from fgrad.transforms.stage import staged, staging, steady, weakened
 
 Fun = Callable[..., Any]
 C = TypeVar("C")  # a carry
@@ -195,7 +195,10 @@ def _staged_scan(
         outs = step(*values)
         return [*fitting(outs[:m], avals), *outs[m:]]
 
-    body, captured = staged(fitted, [*avals, *elements], [*kinds, *counters], ranges)
+    def make() -> list[Any]:
+        return [staged(fitted, [*avals, *elements], [*kinds, *counters], ranges)]
+
+    ((body, captured),) = steady("scan", (f,), make)
     code = Scan(body, len(captured), m, n, reverse=reverse, checkpoint=checkpoint)
     outs = bind("lax.scan", *captured, *init_values, *xs, code=code)
     carry = map(weakened, outs[:m], kinds)

@@ -26,7 +26,7 @@ from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
 from fgrad.core.trace import Trace, Tracer, below, current, next_level, running, user_line
 from fgrad.ops.linear import CONVERT, FITTED
 from fgrad.transforms.calling import Transformed, bound, check_live, name_of
-from fgrad.transforms.captures import Draws
+from fgrad.transforms.captures import Captures, Draws
 
 P = ParamSpec("P")
 
@@ -575,6 +575,28 @@ def frozen(title: str, fun: Callable[..., Any], what: str) -> TypeError:
         f"{title} of {name_of(fun)}: the function takes {what} while it is traced, so every call would get "
         f"the same. {advice}"
     )
+
+
+def steady(title: str, functions: Sequence[Callable[..., Any]], make: Callable[[], list[Any]]) -> list[Any]:
+    """Return what `make` stages of functions that a loop repeats, a program and what it takes of each.
+
+    Raises:
+        TypeError: a function moves on something that it reads, so that its turns differ.
+    """
+    before = [Captures(f) for f in functions]
+    made = make()
+    moved = [(f, b.changed()) for f, b in zip(functions, before, strict=True) if not b.fresh()]
+    if moved and _prints(make()) != _prints(made):
+        f, what = moved[0]
+        raise TypeError(
+            f"{title} of {name_of(f)}: the function changes {what or 'what it reads'} and reads it, but is "
+            "traced once for all turns, which would get the same. Let the loop carry it"
+        )
+    return made
+
+
+def _prints(made: Sequence[tuple[Program, Any]]) -> list[Any]:
+    return [fingerprint(program.equations, program.outputs) for program, _ in made]
 
 
 def demand_fits(n: Any, dtype: np.dtype[Any]) -> None:
