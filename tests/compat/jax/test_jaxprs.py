@@ -412,3 +412,32 @@ def test_traces_that_have_ended_are_not_the_innermost():
     jax.jvp(keep, (X,), (X,))
     assert not isinstance(kept[0], ad.JVPTracer)
     jax.jvp(ask, (kept[0],), (X,))
+
+
+def test_rules_are_read_where_an_argument_is_a_constant():
+    @jax.custom_vjp
+    def scaled(x, scale):
+        return x * scale
+
+    scaled.defvjp(lambda x, scale: (x * scale, scale), lambda scale, ct: (ct * scale, None))
+    closed = jax.make_jaxpr(lambda x: scaled(x, jnp.asarray(X)))(X)
+    close(core.jaxpr_as_fun(closed)(jnp.ones(3))[0], X)
+
+
+def test_forward_mode_through_compiled_functions_whose_pullback_is_refused():
+    one_way = core.Primitive("one_way")
+    one_way.def_impl(lambda x: x)
+    one_way.def_abstract_eval(lambda x: x)
+
+    def refuse(ct, x):
+        raise RuntimeError("one way")
+
+    ad.primitive_jvps[one_way] = lambda primals, tangents: (one_way.bind(*primals), one_way.bind(*tangents))
+    ad.primitive_transposes[one_way] = refuse
+    batching.primitive_batchers[one_way] = lambda args, dims: (one_way.bind(*args), dims[0])
+    f = jax.jit(lambda x: one_way.bind(x) ** 2)
+    close(jax.jvp(f, (jnp.asarray(X),), (jnp.ones(3),))[1], 2 * X)
+    close(jax.linearize(f, jnp.asarray(X))[1](jnp.ones(3)), 2 * X)
+    close(jax.jacfwd(f)(jnp.asarray(X)), np.diag(2 * X))
+    with pytest.raises(RuntimeError, match="one way"):
+        jax.grad(lambda x: f(x).sum())(jnp.asarray(X))

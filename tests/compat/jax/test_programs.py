@@ -405,6 +405,18 @@ def test_functions_are_compiled_once_however_often_jit_is_called():
     assert len(traced) == 4
 
 
+def test_attributes_of_functions_stay():
+    class Layer:
+        def __init__(self):
+            self.size = 3
+
+        def __call__(self, x):
+            return jnp.sum(x * self.size)
+
+    assert jax.vmap(Layer()).size == jax.grad(Layer()).size == 3
+    close(jax.vmap(jax.grad(Layer()))(X), [3, 3, 3])
+
+
 def test_what_was_compiled_goes_with_its_function():
     def f(x):
         return 2 * x

@@ -29,7 +29,7 @@ class _Custom:
     ) -> None:
         names = list(inspect.signature(fun).parameters) if nondiff_argnames else []
         self.fun, self.nondiff = fun, (*nondiff_argnums, *map(names.index, nondiff_argnames))
-        wraps(fun)(self)
+        wraps(fun, updated=())(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the function returns; its derivative is by the rule."""

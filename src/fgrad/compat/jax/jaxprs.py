@@ -386,10 +386,12 @@ class _View:
 
     def _call(self, region: programs.Region) -> JaxprEqn:
         equations = self.program.equations[region.start : region.stop]
-        inside = {v for e in equations for v in e.outs}
+        known = {v for e in equations for v in e.outs} | {
+            a for a in region.args if isinstance(a, programs.Var)
+        }
         operands = [*region.args, *(a for e in equations for a in e.args if isinstance(a, programs.Var))]
         operands += [y for y in region.outs if isinstance(y, programs.Var)]
-        outside = dict.fromkeys(a for a in operands[len(region.args) :] if a not in inside | set(region.args))
+        outside = dict.fromkeys(a for a in operands[len(region.args) :] if a not in known)
         invars = [self.atom(a) for a in (*region.args, *outside)]
         body = Jaxpr([], [], [], self.equations(region.start, region.stop, region))
         consts = dict(self.consts.values())

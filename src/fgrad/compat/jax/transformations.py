@@ -45,6 +45,23 @@ Function = Callable[..., Any]
 LEVELS: ContextVar[tuple[object, ...]] = ContextVar("LEVELS", default=())
 
 
+FORWARD: ContextVar[bool] = ContextVar("FORWARD", default=False)  # whether forward mode is under way
+
+
+def _forward(transformation: Function) -> Function:
+    """Return a transformation during which forward mode is under way."""
+
+    @functools.wraps(transformation)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        outer = FORWARD.set(True)
+        try:
+            return transformation(*args, **kwargs)
+        finally:
+            FORWARD.reset(outer)
+
+    return call
+
+
 def inside(function: Function) -> Function:
     """Return a function that runs at a level of its own, which `get_opaque_trace_state` tells from others."""
 
@@ -135,10 +152,10 @@ def name_of(fun: Any) -> str:
     return getattr(fun, "__name__", repr(fun))
 
 
-def wraps(fun: Function) -> Callable[[Function], Function]:
-    """Return the decorator that gives a function the name and the docstring of another, if it has them."""
+def wraps(fun: Function, *, updated: Sequence[str] = ("__dict__",)) -> Callable[[Function], Function]:
+    """Return the decorator that gives a function what another has: name, docstring, and attributes."""
     names = ("__module__", "__name__", "__qualname__", "__doc__")
-    return functools.wraps(fun, [n for n in names if isinstance(getattr(fun, n, None), str)], updated=())
+    return functools.wraps(fun, [n for n in names if isinstance(getattr(fun, n, None), str)], updated=updated)
 
 
 def _places(argnums: Any, args: Sequence[Any]) -> tuple[int, ...]:
@@ -302,6 +319,7 @@ def _tangents(flat: Flat, outs: Any, found: Any) -> Any:
     return unflatten(flat.out, tangents)
 
 
+@_forward
 def jvp(fun: Function, primals: Any, tangents: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Return `fun(*primals)` and its directional derivative."""
     flat = Flat(lambda xs: fun(*xs), list(primals), has_aux=has_aux)
@@ -310,6 +328,7 @@ def jvp(fun: Function, primals: Any, tangents: Any, has_aux: bool = False) -> tu
     return flat.with_aux(flat.results(outs), _tangents(flat, outs, found), aux=aux)
 
 
+@_forward
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Return `fun(*primals)` and the linear map of tangents there."""
     flat = Flat(lambda xs: fun(*xs), list(primals), has_aux=has_aux)
@@ -361,7 +380,7 @@ def _jacobian(transformation: Any, what: str) -> Function:
 
 
 jacrev = _jacobian(fgrad.jacrev, "jacrev")
-jacfwd = _jacobian(fgrad.jacfwd, "jacfwd")
+jacfwd = _jacobian(lambda *args, **options: _forward(fgrad.jacfwd(*args, **options)), "jacfwd")
 
 
 def hessian(
@@ -464,7 +483,7 @@ class PjitFunction:
     ) -> None:
         self.fun, self.statics, self.names = fun, statics, names
         self.programs = _programs(fun, (tuple(statics), tuple(names)))
-        wraps(fun)(self)
+        wraps(fun, updated=())(self)
         self.__wrapped__ = fun
         if signature is not None:
             self.__signature__ = signature  # which `inspect` does not look for in objects with __get__
@@ -486,7 +505,12 @@ class PjitFunction:
         values = flat.tensors
         if not any(map(is_traced, values)):
             values = [t.numpy() for t in values]  # which take the shortest way
-        return first.results(program(*values))
+        try:
+            return first.results(program(*values))
+        except Exception:
+            if not FORWARD.get():
+                raise
+            return self.fun(*args, **kwargs)  # a rule may refuse the pullback, by which programs go forward
 
     def _signature(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Flat]:
         places = {i % len(args) for i in self.statics if -len(args) <= i < len(args)}
