@@ -839,6 +839,62 @@ def test_an_item_of_a_long_container_is_noticed():
     assert f(1.0) == 4
 
 
+NESTS = {
+    "attributes": (lambda inner: types.SimpleNamespace(part=inner), lambda outer: outer.part),
+    "lists": (lambda inner: [inner], lambda outer: outer[0]),
+    "dictionaries": (lambda inner: {"part": inner}, lambda outer: outer["part"]),
+}
+
+
+@pytest.mark.parametrize("kind", NESTS)
+@pytest.mark.parametrize("depth", [1, 3, 4, 6, 7, 12, 18])
+def test_tensors_and_arrays_far_inside_of_a_model_are_what_they_are_now(kind, depth):
+    inside, taken = NESTS[kind]
+    w, a = fg.tensor(np.ones(3)), np.ones(3)
+    model = (w, a)
+    for _ in range(depth):
+        model = inside(model)
+
+    def found(part):
+        for _ in range(depth):
+            part = taken(part)
+        return part
+
+    def product(x):
+        w, a = found(model)
+        return x * w * a
+
+    hidden = Kind(model)
+    number = fg.jit(lambda x: x + float(found(model)[0][0]))
+    static = fg.jit(lambda h, x: x * found(h.w)[0] * found(h.w)[1], static_argnums=0)
+    compiled = fg.jit(product)
+    for value in (1.0, 2.0, 3.0):
+        w[...] = value
+        for scale in (1.0, 5.0):
+            a[:] = scale
+            for y in (compiled(X), static(hidden, X)):
+                exactly(np.asarray(y), X * value * scale)
+            exactly(np.asarray(number(X)), X + value)
+    with fg.GradManager().attach(w) as gm:
+        gm.backward(np.sum(compiled(X)))
+    exactly(np.asarray(w.grad), X * 5.0)
+
+
+def test_a_warning_says_that_something_lies_too_far_away():
+    deep = np.zeros(1)
+    for _ in range(30):
+        deep = [deep]
+
+    def f(x):
+        part = deep
+        for _ in range(30):
+            part = part[0]
+        return x + part
+
+    with pytest.warns(RuntimeWarning, match="more than 20 steps away"):
+        assert fg.jit(f)(1.0) == 1
+
+
 def test_a_warning_says_that_not_all_is_looked_at():
     lists = [[0.0] for _ in range(30_000)]
     with pytest.warns(RuntimeWarning, match="reaches more than 20000 functions, arrays and objects"):

@@ -31,8 +31,8 @@ from fgrad.core.snapshot import is_private
 from fgrad.core.tensor import Tensor
 from fgrad.transforms.calling import Transformed, name_of
 
-DEPTH = 6  # steps from a name to what it leads to
-FAR = 20_000  # steps in all: of what lies beyond a warning speaks
+DEPTH = 20  # steps from a name to what it leads to
+FAR = 20_000  # steps in all: of what lies beyond either a warning speaks
 SMALL = 1 << 12  # bytes of an array that are compared as one
 INLINE = 100  # conditions that are written into the text of a guard
 BLOCK = 1 << 16  # words of an array that are compared at once, and stay in the cache meanwhile
@@ -62,10 +62,12 @@ class Captures:
             given: what it was given beside arrays: static arguments.
         """
         walk = _walked(fun, given)
-        if walk.steps > FAR:
+        self.tensors: list[Tensor] = list(walk.tensors.values())
+        if walk.steps > FAR or walk.is_cut:
             warnings.warn(
-                f"{name_of(fun)} reaches more than {FAR} functions, arrays and objects by name. If one "
-                "beyond those changes, the compiled program does not notice: pass what may change",
+                f"{name_of(fun)} reaches more than {FAR} functions, arrays and objects by name, or some that "
+                f"are more than {DEPTH} steps away. If one beyond those changes, the compiled program does "
+                "not notice: pass what may change",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -172,6 +174,7 @@ def _walked(fun: Callable[..., Any], given: Iterable[Any]) -> _Walk:
             walk = _Walk(names, asked)
             for x in (fun, *given):
                 walk.see(x, DEPTH)
+            walk.run()
             if (walk.names, walk.asked) == (names, asked):
                 return walk
             names, asked = walk.names, walk.asked
@@ -188,11 +191,14 @@ class _Walk:
         self.found: dict[tuple[Any, ...], tuple[str, str]] = {}  # (title, condition) of what was seen
         self.namespace: dict[str, Any] = {}
         self._seen: dict[int, tuple[Any, int]] = {}
+        self._todo: deque[tuple[Any, int]] = deque()
         self.sources: dict[int, Any] = {}  # of random numbers
         of_numpy: Any = sys.modules.get("numpy.random")
         self._kinds = (random.Random, *((of_numpy.Generator, of_numpy.RandomState) if of_numpy else ()))
         self.titles: dict[int, str] = {}
+        self.tensors: dict[int, Tensor] = {}
         self.steps = 0
+        self.is_cut = False  # whether something lies too many steps away
         self.seeds = False  # whether code names what may take its seed from the system
         self.clocks = False  # whether it names a clock
 
@@ -219,9 +225,25 @@ class _Walk:
         self.found.setdefault((id(names), name), (title, f"{name!r} not in {self.name(names)}"))
 
     def see(self, x: Any, depth: int) -> None:
-        """Note what is reached from `x`."""
+        """Let what is reached from `x`, in at most so many steps, be noted later."""
+        if isinstance(x, _PLAIN):
+            return
+        if depth < 0 and not isinstance(x, Tensor | np.ndarray):
+            self.is_cut = True
+            return
+        self._todo.append((x, depth))
+
+    def run(self) -> None:
+        """Note what is reached, nearest first."""
+        while self._todo:
+            self._look(*self._todo.popleft())
+
+    def _look(self, x: Any, depth: int) -> None:
         before = self._seen.get(id(x))
-        if isinstance(x, (*_PLAIN, Tensor)) or (before is not None and before[1] >= depth):
+        if isinstance(x, Tensor):
+            self.tensors[id(x)] = x
+            return
+        if before is not None and before[1] >= depth:
             return
         self._seen[id(x)] = x, depth
         self.steps += 1
@@ -241,11 +263,11 @@ class _Walk:
         elif isinstance(x, type):
             for base in self._classes(x):
                 self._members(base, base.__dict__, base.__qualname__, depth)
-        elif depth and isinstance(x, dict):
+        elif isinstance(x, dict):
             self._items(x, f"list({self.name(x)}.values())", list(x.values()), depth)
             keys = self.name(list(x))
             self.found[id(x), "keys"] = "the keys of a dictionary", f"list({self.name(x)}) == {keys}"
-        elif depth and isinstance(x, list | tuple | set | frozenset | deque):
+        elif isinstance(x, list | tuple | set | frozenset | deque):
             self._items(x, self.name(x), list(x), depth)
         elif isinstance(x, types.GeneratorType):
             self.found[id(x), "position"] = "a generator", f"{self.name(_Position(x))}.holds()"
@@ -259,7 +281,7 @@ class _Walk:
         elif isinstance(x, type(os.environ)):
             copy = self.name(dict(x))
             self.found[id(x), "environ"] = "the environment", f"dict({self.name(x)}) == {copy}"
-        elif depth and not isinstance(x, types.BuiltinFunctionType | np.ufunc | property):
+        elif not isinstance(x, types.BuiltinFunctionType | np.ufunc | property):
             self._object(x, depth)
 
     def _array(self, a: np.ndarray[Any, Any]) -> None:
@@ -288,7 +310,7 @@ class _Walk:
         for name in sorted(self.wanted & set(members)):
             value = members[name]
             if isinstance(value, types.ModuleType | type):
-                if depth and not name.startswith("__"):
+                if not name.startswith("__"):
                     self.see(value, depth - 1)
                 continue
             self._member(x, name, value, f"{title}.{name}", depth)
@@ -322,8 +344,7 @@ class _Walk:
             value = value.func
         elif not _is_library(getattr(value, "__module__", None)) or isinstance(value, _PLAIN):
             self.hold((id(owner), name), title, f"{self.name(owner)}.__dict__.get({name!r}, _MISSING)", value)
-        if depth:
-            self.see(value, depth - 1)
+        self.see(value, depth - 1)
 
     def _object(self, x: Any, depth: int) -> None:
         """Note the attributes of an object that code names, and the methods that it may call."""

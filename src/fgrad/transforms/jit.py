@@ -518,9 +518,11 @@ class Specialisation:
             (places[v], dtype) for v, dtypes in stage.numbers.items() for dtype in dtypes
         ]
         self.is_parted: bool = stage.is_parted
+        after = Captures(fun, statics)
         # what it reads and changes itself is another thing at the next call, which is traced anew
-        self._around = Captures(fun, statics) if before.fresh() else before
+        self._around = after if before.fresh() else before
         arrays, tensors = reached(fun)
+        tensors = list({id(t): t for t in (*tensors, *after.tensors)}.values())
         live = current().traces
         named = {_identity(t, live): t for t in tensors}
         captured = [t for _, t in stage.captured.values()]
