@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -527,3 +528,25 @@ def test_no_count_of_references_decides_whether_a_function_is_pure(count, monkey
 
     with pytest.raises(RuntimeError, match="must be pure"):
         fg.vmap(keeps)(np.array([-2.0, 3.0]))
+
+
+def test_what_a_function_reads_and_moves_on_far_away_is_seen():
+    part = types.SimpleNamespace
+    deep = part(a=part(b=part(c=part(count=0))))
+    items, far = iter(range(1, 100)), part(a=part(b=part(items=iter(range(1, 100)))))
+
+    def counts(x):
+        deep.a.b.c.count = deep.a.b.c.count + 1
+        return x * deep.a.b.c.count if x > 0 else -x
+
+    def takes(x):
+        k = next(items)
+        return x * k if x > 0 else -x
+
+    def takes_far(x):
+        k = next(far.a.b.items)
+        return x * k if x > 0 else -x
+
+    for f in (counts, takes, takes_far):
+        with pytest.raises(RuntimeError, match="must be pure, but it changes"):
+            fg.vmap(f)(X)

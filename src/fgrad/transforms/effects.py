@@ -2,8 +2,9 @@
 
 `State` looks at what a Python function can reach by name: variables of enclosing functions, globals, default
 values, the object of a method, and what these hold one level down. It sees names that are bound anew, growing
-lists and dictionaries, arrays written to, and random generators that move on. It cannot see files, sockets
-and screens, what C code keeps to itself, and objects that are reached by more steps.
+lists and dictionaries, arrays written to, and random generators that move on; and what the function reads and
+changes itself, as far away as compiled functions follow it. It cannot see files, sockets and screens, what C
+code keeps to itself, and what is only written to and lies further away.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 
 from fgrad.core.tensor import Tensor
 from fgrad.transforms.calling import Transformed
-from fgrad.transforms.captures import state_of
+from fgrad.transforms.captures import Captures, state_of
 
 LARGE = 1 << 20  # bytes of an array that is not looked at
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
@@ -34,6 +35,7 @@ class State:
         self._found = dict(_reached(fun))
         self._found.update((f"argument {i}", x) for i, x in enumerate(args))
         self._marks = {name: _mark(x) for name, x in self._found.items()}
+        self._reads = Captures(fun)
         self._random = _global_generators()
 
     def changed(self, fun: Callable[..., Any]) -> str | None:
@@ -44,7 +46,7 @@ class State:
         for name, mark in self._marks.items():
             if _mark(now.get(name, self._found[name])) != mark:
                 return repr(name)
-        return None
+        return None if self._reads.fresh() else self._reads.changed()
 
 
 def _global_generators() -> tuple[Any, ...]:
