@@ -65,7 +65,7 @@ class Plan:
     def __init__(self, owner: SparseDerivative, given: Arguments) -> None:
         options = owner.options
         self._around, self.given = Captures(owner.fun), given
-        tensors = reached(owner.fun)[1]
+        tensors = reached(owner.fun, self._around)[1]
         self._tensors = [(ref(t), t._value, is_tracked(t)) for t in tensors]
         if options["pattern"] is None:
             self.pattern = found(given, order=owner.order, local=False)

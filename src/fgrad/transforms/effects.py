@@ -54,8 +54,13 @@ def _global_generators() -> tuple[Any, ...]:
     return pickle.dumps(state), random.getstate()
 
 
-def reached(fun: Any) -> tuple[list[np.ndarray[Any, Any]], list[Tensor]]:
-    """Return the arrays and Tensors that `fun` can reach by name, through containers and attributes."""
+def reached(fun: Any, around: Captures) -> tuple[list[np.ndarray[Any, Any]], list[Tensor]]:
+    """Return the arrays and Tensors that `fun` can reach by name, through containers and attributes.
+
+    Args:
+        fun: the function.
+        around: what it reads from outside, farther away than arrays are looked for here.
+    """
     found: dict[int, Any] = {}
     seen: set[int] = set()
     todo = [(x, 3) for _, x in _reached(fun)]
@@ -71,10 +76,9 @@ def reached(fun: Any) -> tuple[list[np.ndarray[Any, Any]], list[Tensor]]:
                 todo += [(v, depth - 1) for v in x]
             elif hasattr(x, "__dict__") and not isinstance(x, types.ModuleType | type):
                 todo += [(v, depth - 1) for v in vars(x).values()]
-    everything = list(found.values())
-    return [x for x in everything if isinstance(x, np.ndarray)], [
-        x for x in everything if isinstance(x, Tensor)
-    ]
+    arrays = [x for x in found.values() if isinstance(x, np.ndarray)]
+    found |= {id(t): t for t in around.tensors}
+    return arrays, [x for x in found.values() if isinstance(x, Tensor)]
 
 
 def _reached(fun: Any) -> Iterator[tuple[str, Any]]:

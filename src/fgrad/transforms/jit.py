@@ -521,8 +521,7 @@ class Specialisation:
         after = Captures(fun, statics)
         # what it reads and changes itself is another thing at the next call, which is traced anew
         self._around = after if before.fresh() else before
-        arrays, tensors = reached(fun)
-        tensors = list({id(t): t for t in (*tensors, *after.tensors)}.values())
+        arrays, tensors = reached(fun, after)
         live = current().traces
         named = {_identity(t, live): t for t in tensors}
         captured = [t for _, t in stage.captured.values()]
