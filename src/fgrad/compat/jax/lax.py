@@ -13,6 +13,7 @@ import fgrad
 import fgrad.lax
 import fgrad.nn
 from fgrad import numpy as fnp
+from fgrad.compat.jax import operands
 from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, made
 from fgrad.compat.jax.jaxprs import own_primitive
 from fgrad.compat.jax.numpy import NAMES as NUMPY
@@ -540,22 +541,23 @@ PRIMITIVES = words(  # by fgrad's names
 SPECIAL = {
     "digamma": "digamma", "erf": "erf", "erf_inv": "erfinv", "erfc": "erfc", "igamma": "gammainc",
     "igammac": "gammaincc", "lgamma": "gammaln", "bessel_i0e": "i0e", "bessel_i1e": "i1e",
-    "regularized_incomplete_beta": "betainc",
+    "regularized_incomplete_beta": "betainc", "betainc": "betainc", "polygamma": "polygamma",
 }  # fmt: skip
 _RENAMED = {
     **{name: name for name in (
         *("abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not"),
         *("bitwise_or", "bitwise_xor", "cbrt", "ceil", "cos", "cosh", "exp", "exp2", "expm1", "floor", "log"),
-        *("log1p", "real", "imag", "conj", "round", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh"),
-        *("reshape", "squeeze", "expand_dims", "nextafter", "reciprocal"),
+        *("log1p", "real", "imag", "conj", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh"),
+        *("squeeze", "expand_dims", "nextafter", "reciprocal"),
     )},
-    "add": "add", "sub": "subtract", "mul": "multiply", "div": "true_divide", "neg": "negative",
+    "add": "add", "sub": "subtract", "mul": "multiply", "neg": "negative",
     "pow": "power",
     "max": "maximum", "min": "minimum", "eq": "equal", "ne": "not_equal", "lt": "less",
     "le": "less_equal", "gt": "greater", "ge": "greater_equal", "is_finite": "isfinite",
 }  # fmt: skip
 NAMES: dict[str, Any] = {
     **{new: NUMPY[old] for new, old in _RENAMED.items()},
+    **operands.NAMES,
     **{name: _collective(name) for name in words("psum pmean pmax pmin all_gather ppermute psum_scatter")},
     **{f"{p.name}_p": p for p in map(own_primitive, PRIMITIVES)},
     **absent(
@@ -592,6 +594,7 @@ NAMES: dict[str, Any] = {
     **{new: _special_of(old) for new, old in SPECIAL.items()},
     "fori_loop": fori_loop,
     "map": map_,
+    "conv": conv_general_dilated,
     "conv_general_dilated": conv_general_dilated,
     "conv_transpose": conv_transpose,
     "padtype_to_pads": padtype_to_pads,

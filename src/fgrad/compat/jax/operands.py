@@ -1,0 +1,182 @@
+"""Names of `jax.lax` that mean other things than NumPy's: axes, orders, halves, quotients of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+import fgrad.nn
+from fgrad import numpy as fnp
+from fgrad.compat.jax.arrays import Array, as_array, elementwise, made
+from fgrad.compat.jax.numpy import NAMES as NUMPY
+from fgrad.compat.jax.types import default
+
+__all__ = ["NAMES"]
+
+
+class RoundingMethod(Enum):
+    """Where halves are rounded to."""
+
+    AWAY_FROM_ZERO, TO_NEAREST_EVEN = range(2)
+
+
+def round_(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
+    """Return elements rounded to integers, halves away from zero unless the method says to even."""
+
+    def away(t: Any) -> Any:
+        whole = fnp.trunc(t)
+        return fnp.where(fnp.abs(t - whole) == 0.5, whole + fnp.sign(t), fnp.rint(t))
+
+    return elementwise(away if rounding_method is RoundingMethod.AWAY_FROM_ZERO else fnp.rint, x)
+
+
+def div(x: Any, y: Any) -> Array:
+    """Return quotients; those of integers are integers, rounded to zero."""
+
+    def quotient(a: Any, b: Any) -> Any:
+        if a.dtype.kind not in "iu":
+            return fnp.true_divide(a, b)
+        down = fnp.floor_divide(a, b)
+        return fnp.where((down < 0) & (down * b != a), down + 1, down)
+
+    return elementwise(quotient, x, y)
+
+
+def _moved(function: Callable[..., Any]) -> Callable[..., Array]:
+    """Return a function of one array that moves its elements."""
+
+    def move(operand: Any, *args: Any, **kwargs: Any) -> Array:
+        x = as_array(operand)
+        return made(function(x._tensor, *args, **kwargs), x.form)
+
+    return move
+
+
+def _reshape(t: Any, new_sizes: Any, dimensions: Any = None) -> Any:
+    return fnp.reshape(t if dimensions is None else fnp.transpose(t, dimensions), tuple(new_sizes))
+
+
+def _slice(t: Any, starts: Any, limits: Any, strides: Any = None) -> Any:
+    return t[tuple(map(slice, starts, limits, strides or [None] * len(starts)))]
+
+
+def _slice_in_dim(t: Any, start: Any, limit: Any, stride: int = 1, axis: int = 0) -> Any:
+    return fnp.moveaxis(fnp.moveaxis(t, axis, 0)[start:limit:stride], 0, axis)
+
+
+def _index_in_dim(t: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+    found = fnp.moveaxis(t, axis, 0)[index]
+    return fnp.expand_dims(found, axis) if keepdims else found
+
+
+def _broadcast_in_dim(t: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], **_: Any) -> Any:
+    lengths = [1] * len(shape)
+    for k, axis in enumerate(broadcast_dimensions):
+        lengths[axis] = t.shape[k]
+    return fnp.broadcast_to(fnp.reshape(t, lengths), tuple(shape))
+
+
+def pad(operand: Any, padding_value: Any, padding_config: Any) -> Array:
+    """Return an array with a value around it and between its elements; less than none cuts off."""
+    x = as_array(operand)
+    t, value = x._tensor, as_array(padding_value).astype(x.dtype)._tensor
+    for axis, (low, high, between) in enumerate(padding_config):
+        length = t.shape[axis] + max(t.shape[axis] - 1, 0) * between
+        places: list[Any] = [slice(None)] * len(t.shape)
+        if between:
+            wide = fnp.array(fnp.broadcast_to(value, (*t.shape[:axis], length, *t.shape[axis + 1 :])))
+            places[axis] = slice(None, None, between + 1)
+            wide[tuple(places)] = t
+            t = wide
+        widths = [(0, 0)] * len(t.shape)
+        widths[axis] = (max(low, 0), max(high, 0))
+        t = fnp.pad(t, widths, constant_values=value)
+        places[axis] = slice(max(-low, 0), t.shape[axis] - max(-high, 0))
+        t = t[tuple(places)]
+    return made(t, x.form)
+
+
+def _cumulated(step: Callable[[Any, Any], Any]) -> Callable[..., Array]:
+    def function(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
+        x = as_array(operand)
+        return made(fgrad.lax.associative_scan(step, x._tensor, reverse, axis), x.strong)
+
+    return function
+
+
+def _reduced(name: str) -> Callable[..., Array]:
+    return lambda operand, axes, **_: NUMPY[name](operand, tuple(axes)).astype(as_array(operand).dtype)
+
+
+def _placed(name: str) -> Callable[..., Array]:
+    return lambda operand, axis, index_dtype: NUMPY[name](operand, axis).astype(index_dtype)
+
+
+def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+    """Return an array in order along an axis, or several in the order of the first ones."""
+    arrays = [as_array(x) for x in (operand if isinstance(operand, tuple | list) else (operand,))]
+    order: Any = None
+    for key in reversed(arrays[:num_keys]):
+        t = key._tensor if order is None else fnp.take_along_axis(key._tensor, order, dimension)
+        step = fnp.argsort(t, dimension, stable=True)
+        order = step if order is None else fnp.take_along_axis(order, step, dimension)
+    out = [made(fnp.take_along_axis(x._tensor, order, dimension), x.strong) for x in arrays]
+    return tuple(out) if isinstance(operand, tuple | list) else out[0]
+
+
+def select_n(which: Any, *cases: Any) -> Array:
+    """Return elements of the case that a truth value or an integer names."""
+    number, chosen = as_array(which).astype(default(int)), cases[-1]
+    for k in reversed(range(len(cases) - 1)):
+        chosen = NUMPY["where"](made(number._tensor == k), cases[k], chosen)
+    return as_array(chosen)
+
+
+NAMES: dict[str, Any] = {
+    "RoundingMethod": RoundingMethod,
+    "argmax": _placed("argmax"),
+    "argmin": _placed("argmin"),
+    "batch_matmul": lambda lhs, rhs, precision=None: NUMPY["matmul"](lhs, rhs),
+    "broadcast": _moved(lambda t, sizes: fnp.broadcast_to(t, (*sizes, *t.shape))),
+    "broadcast_in_dim": _moved(_broadcast_in_dim),
+    "broadcasted_iota": lambda dtype, shape, dimension: made(
+        _broadcast_in_dim(np.arange(shape[dimension]), shape, (dimension,))
+    ).astype(dtype),
+    "complex": lambda x, y: elementwise(lambda a, b: a + 1j * b, x, y),
+    "concatenate": NUMPY["concatenate"],
+    "cumlogsumexp": _cumulated(fnp.logaddexp),
+    "cummax": _cumulated(fnp.maximum),
+    "cummin": _cumulated(fnp.minimum),
+    "cumprod": _cumulated(fnp.multiply),
+    "cumsum": _cumulated(fnp.add),
+    "div": div,
+    "index_in_dim": _moved(_index_in_dim),
+    "logistic": lambda x: elementwise(fgrad.nn.sigmoid, x),
+    "pad": pad,
+    "population_count": lambda x: NUMPY["bitwise_count"](as_array(x)).astype(as_array(x).dtype),
+    "rem": NUMPY["fmod"],
+    "reshape": _moved(_reshape),
+    "rev": _moved(lambda t, dimensions: fnp.flip(t, tuple(dimensions))),
+    "round": round_,
+    "select_n": select_n,
+    "shift_left": NUMPY["left_shift"],
+    "shift_right_arithmetic": NUMPY["right_shift"],
+    "slice": _moved(_slice),
+    "slice_in_dim": _moved(_slice_in_dim),
+    "sort": sort,
+    "transpose": _moved(lambda t, permutation: fnp.transpose(t, tuple(permutation))),
+    **{
+        f"reduce_{new}": _reduced(old)
+        for new, old in (
+            ("sum", "sum"),
+            ("max", "max"),
+            ("min", "min"),
+            ("prod", "prod"),
+            ("and", "all"),
+            ("or", "any"),
+        )
+    },
+}

@@ -1,0 +1,87 @@
+"""Names of `jax.lax` that mean other things than NumPy's; values and dtypes are those of JAX 0.10.2."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from fgrad.compat.jax import installed
+
+# the library itself may be installed beside; another test may have loaded it
+if "jax" in sys.modules:
+    pytest.skip("JAX itself is loaded", allow_module_level=True)
+with installed():
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+X = jnp.array([0.5, -1.5, 2.5, -0.5, 1.3])
+I, J = jnp.array([7, -7, 3, 0, 5]), jnp.array([2, 2, -2, 3, 4])
+U, B = jnp.array([1, 200, 3], jnp.uint8), jnp.array([True, False, True])
+M = jnp.array([[3.0, 1.0, 2.0], [0.0, -1.0, 5.0]])
+
+RESULTS = {
+    "div": (lambda: lax.div(I, J), "i4", [3, -3, -1, 0, 1]),
+    "div of unsigned": (lambda: lax.div(U, jnp.uint8(2)), "u1", [0, 100, 1]),
+    "div of floats": (lambda: lax.div(X, jnp.float32(2)), "f4", X / 2),
+    "rem": (lambda: lax.rem(I, J), "i4", [1, -1, 1, 0, 1]),
+    "round": (lambda: lax.round(X), "f4", [1, -2, 3, -1, 1]),
+    "round to even": (lambda: lax.round(X, lax.RoundingMethod.TO_NEAREST_EVEN), "f4", [0, -2, 2, 0, 1]),
+    "round below a half": (lambda: lax.round(jnp.float32(0.49999997)), "f4", 0),
+    "shift_left": (lambda: lax.shift_left(I, abs(J)), "i4", [28, -28, 12, 0, 80]),
+    "shift_right_arithmetic": (lambda: lax.shift_right_arithmetic(I, abs(J)), "i4", [1, -2, 0, 0, 0]),
+    "population_count": (lambda: lax.population_count(U), "u1", [1, 3, 2]),
+    "cumsum": (lambda: lax.cumsum(M), "f4", [[3, 1, 2], [3, 0, 7]]),
+    "cumsum reversed": (lambda: lax.cumsum(M, axis=1, reverse=True), "f4", [[6, 3, 2], [4, 4, 5]]),
+    "cummax": (lambda: lax.cummax(M, axis=1), "f4", [[3, 3, 3], [0, 0, 5]]),
+    "cummin": (lambda: lax.cummin(M, axis=1), "f4", [[3, 1, 1], [0, -1, -1]]),
+    "cumprod": (lambda: lax.cumprod(M, 1), "f4", [[3, 3, 6], [0, 0, 0]]),
+    "cumlogsumexp": (lambda: lax.cumlogsumexp(M, 1)[0], "f4", [3, 3.1269, 3.4076]),
+    "argmax": (lambda: lax.argmax(M, 1, jnp.int32), "i4", [0, 2]),
+    "argmin": (lambda: lax.argmin(M, 0, jnp.uint8), "u1", [1, 1, 0]),
+    "sort": (lambda: lax.sort(M), "f4", [[1, 2, 3], [-1, 0, 5]]),
+    "sort along": (lambda: lax.sort(M, dimension=0), "f4", [[0, -1, 2], [3, 1, 5]]),
+    "sort several": (lambda: lax.sort((I, J))[1], "i4", [2, 3, -2, 4, 2]),
+    "sort by two": (
+        lambda: lax.sort((jnp.array([1, 0, 1]), jnp.array([5, 4, 3]), jnp.arange(3)), num_keys=2)[2],
+        "i4",
+        [1, 2, 0],
+    ),
+    "reshape": (lambda: lax.reshape(M, (3, 2), (1, 0)), "f4", [[3, 0], [1, -1], [2, 5]]),
+    "transpose": (lambda: lax.transpose(M, (1, 0)), "f4", M.T),
+    "rev": (lambda: lax.rev(M, (1,)), "f4", [[2, 1, 3], [5, -1, 0]]),
+    "concatenate": (lambda: lax.concatenate([M, M], 1), "f4", np.hstack([M, M])),
+    "pad": (lambda: lax.pad(M, 9.0, ((1, 0, 1), (0, -1, 0))), "f4", [[9, 9], [3, 1], [9, 9], [0, -1]]),
+    "broadcast": (lambda: lax.broadcast(X, (2,)), "f4", [X, X]),
+    "broadcast_in_dim": (lambda: lax.broadcast_in_dim(X, (5, 2), (0,)), "f4", np.stack([X, X], 1)),
+    "broadcasted_iota": (lambda: lax.broadcasted_iota(jnp.int32, (2, 3), 1), "i4", [[0, 1, 2]] * 2),
+    "select_n": (lambda: lax.select_n(M > 0, M, -M), "f4", [[-3, -1, -2], [0, -1, -5]]),
+    "select_n of three": (lambda: lax.select_n(jnp.array([2, 0, 1]), U, U + 1, U + 2), "u1", [3, 200, 4]),
+    "logistic": (lambda: lax.logistic(X), "f4", 1 / (1 + np.exp(-np.asarray(X)))),
+    "slice": (lambda: lax.slice(M, (0, 1), (2, 3)), "f4", [[1, 2], [-1, 5]]),
+    "slice_in_dim": (lambda: lax.slice_in_dim(M, 0, 3, 2, axis=1), "f4", [[3, 2], [0, 5]]),
+    "index_in_dim": (lambda: lax.index_in_dim(M, 1), "f4", [[0, -1, 5]]),
+    "index_in_dim without": (lambda: lax.index_in_dim(M, 2, 1, keepdims=False), "f4", [2, 5]),
+    "reduce_sum": (lambda: lax.reduce_sum(U, (0,)), "u1", 204),
+    "reduce_max": (lambda: lax.reduce_max(M, (1,)), "f4", [3, 5]),
+    "reduce_and": (lambda: lax.reduce_and(B, (0,)), "b1", False),
+    "complex": (lambda: lax.complex(X, X), "c8", X * (1 + 1j)),
+    "batch_matmul": (lambda: lax.batch_matmul(M[None], M.T[None]), "f4", [[[14, 9], [9, 26]]]),
+    "conv": (
+        lambda: lax.conv(M[None, None], jnp.ones((1, 1, 2, 2)), (1, 1), "SAME")[0, 0],
+        "f4",
+        [[3, 7, 7], [-1, 4, 5]],
+    ),
+    "betainc": (lambda: lax.betainc(abs(X), abs(X), abs(X) / 4)[:2], "f4", [0.23, 0.343]),
+    "polygamma": (lambda: lax.polygamma(1.0, abs(X))[:2], "f4", [4.9348, 0.9348]),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
+def test_results(name, compiled):
+    function, dtype, expected = RESULTS[name]
+    out = (jax.jit(function) if compiled else function)()
+    assert out.dtype == np.dtype(dtype)
+    np.testing.assert_allclose(np.asarray(out), np.asarray(expected), rtol=1e-3, atol=1e-3)
+    assert out.shape == np.shape(expected)
