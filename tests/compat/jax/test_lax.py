@@ -1,4 +1,4 @@
-"""Names of `jax.lax` that mean other things than NumPy's; values and dtypes are those of JAX 0.10.2."""
+"""Names of `jax.lax` that mean other things than NumPy's, more of `jax.numpy`; values are JAX 0.10.2's."""
 
 import sys
 
@@ -72,6 +72,21 @@ RESULTS = {
         "f4",
         [[3, 7, 7], [-1, 4, 5]],
     ),
+    "histogram": (lambda: jnp.histogram(J, bins=3)[0], "f4", [1, 0, 4]),
+    "bincount": (lambda: jnp.bincount(I, J, length=4), "i4", [5, 0, 0, -2]),
+    "nancumsum": (lambda: jnp.nancumsum(jnp.array([1, np.nan, 3])), "f4", [1, 1, 4]),
+    "nanquantile": (lambda: jnp.nanquantile(jnp.array([1, np.nan, 3]), 0.5), "f4", 2),
+    "cumulative_sum": (lambda: jnp.cumulative_sum(J, include_initial=True), "i4", [0, 2, 4, 2, 5, 9]),
+    "divmod": (lambda: jnp.divmod(I, J)[0], "i4", [3, -4, -2, 0, 1]),
+    "modf": (lambda: jnp.modf(X)[1], "f4", [0, -1, 2, 0, 1]),
+    "frexp": (lambda: jnp.frexp(M)[1], "i4", [[2, 1, 2], [0, 1, 3]]),
+    "lexsort": (lambda: jnp.lexsort((X, jnp.array([0, 1, 0, 1, 0]))), "i4", [0, 4, 2, 1, 3]),
+    "matvec": (lambda: jnp.matvec(M, jnp.arange(3.0)), "f4", [5, 9]),
+    "polymul": (lambda: jnp.polymul(J[:2], X[:2]), "f4", [1, -2, -3]),
+    "polyder": (lambda: jnp.polyder(X), "f4", [2, -4.5, 5, -0.5]),
+    "ix_": (lambda: jnp.ix_(I[:2], J[:2])[0], "i4", [[7], [-7]]),
+    "insert": (lambda: jnp.insert(X, 1, 9.0)[:3], "f4", [0.5, 9, -1.5]),
+    "tensorinv": (lambda: jnp.linalg.tensorinv(M @ M.T, ind=1)[0], "f4", [0.0919, -0.0318]),
     "betainc": (lambda: lax.betainc(abs(X), abs(X), abs(X) / 4)[:2], "f4", [0.23, 0.343]),
     "polygamma": (lambda: lax.polygamma(1.0, abs(X))[:2], "f4", [4.9348, 0.9348]),
 }

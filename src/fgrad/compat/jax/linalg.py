@@ -100,7 +100,7 @@ NUMPY: dict[str, Any] = {
     name: _linear(fnp.linalg, name)
     for name in words(
         "cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_power multi_dot pinv qr slogdet solve "
-        "svd svdvals tensorsolve vector_norm"
+        "svd svdvals tensorinv tensorsolve trace vector_norm outer"
     )
 } | {"matrix_norm": matrix_norm, "norm": norm}
 SCIPY: dict[str, Any] = {

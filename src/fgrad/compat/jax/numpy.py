@@ -73,8 +73,11 @@ MOVING = words(
 KEEPING = ("diff", "sort", "max", "min", "amax", "amin", "ptp", "diag", "pad", "nanmax", "nanmin")
 # sums: truth values and short integers are counted in 32 bits
 SUMS = ("sum", "prod", "nansum", "nanprod", "trace")
-CUMULATED = ("cumsum", "cumprod")
-MEANS = words("mean var std median nanmean nanvar nanstd average nanmedian quantile percentile")
+CUMULATED = ("cumsum", "cumprod", "nancumsum", "nancumprod")
+MEANS = words(
+    "mean var std median nanmean nanvar nanstd average nanmedian quantile percentile nanquantile "
+    "nanpercentile"
+)
 INDICES = ("argmax", "argmin", "count_nonzero", "nanargmax", "nanargmin")
 TRUTHS = ("all", "any")
 JOINS = ("stack", "concatenate", "hstack", "vstack", "dstack", "column_stack")
@@ -410,6 +413,22 @@ def unique(
     return tuple(found) if len(found) > 1 else found[0]
 
 
+def histogram(a: Any, *args: Any, **kwargs: Any) -> tuple[Array, Array]:
+    """Return how many elements, as floating-point numbers, are between edges, and these."""
+    counts, edges = _any("histogram")(a, *args, **kwargs)
+    return counts.astype(edges.dtype), edges
+
+
+def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Array:
+    """Return how often each integer occurs; with a `length`, of so many, also where traced."""
+    if length is None:
+        counted: Array = _any("bincount")(x, weights, minlength)
+        return counted
+    given = 1 if weights is None else weights
+    start = zeros(length, int if weights is None else as_array(weights).dtype)
+    return start.at[elementwise(lambda t: fnp.maximum(t, 0), x)].add(given)
+
+
 def clip(arr: Any, min: Any = None, max: Any = None, **kwargs: Any) -> Array:
     """Return elements between limits."""
     min, max = kwargs.pop("a_min", min), kwargs.pop("a_max", max)
@@ -654,12 +673,14 @@ SCALARS = words(
     "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 complex64 complex128"
 )
 OTHERS = words(
-    "append bincount cov corrcoef diag_indices diagflat digitize ediff1d "
-    "geomspace histogram interp isin logspace partition argpartition polyval polyfit "
+    "append cov corrcoef diag_indices diagflat digitize ediff1d "
+    "geomspace interp isin logspace partition argpartition polyval polyfit "
     "ravel_multi_index searchsorted setdiff1d union1d intersect1d spacing trapezoid tri "
     "tril_indices triu_indices unravel_index vander vecdot gradient tril_indices_from "
     "triu_indices_from diag_indices_from select apply_along_axis block unstack iscomplex isreal angle "
-    "bitwise_count"
+    "bitwise_count cumulative_sum cumulative_prod divmod extract compress delete frexp indices insert ix_ "
+    "lexsort matvec modf poly polyadd polyder polyint polymul polysub resize setxor1d trim_zeros unwrap "
+    "vecmat"
 )
 NUMPYS = words(
     "e euler_gamma inf nan newaxis pi dtype ndim shape size floating integer inexact number generic "
@@ -695,6 +716,7 @@ NAMES: dict[str, Any] = {
     "asarray": asarray,
     "astype": astype,
     "bool_": Scalar("bool"),
+    "bincount": bincount,
     "clip": clip,
     "einsum": einsum,
     "empty": zeros,
@@ -704,6 +726,7 @@ NAMES: dict[str, Any] = {
     "full_like": full_like,
     "identity": lambda n, dtype=None: eye(n, dtype=dtype),
     "power": power,
+    "histogram": histogram,
     "iscomplexobj": lambda x: result_type(x).kind == "c",
     "isrealobj": lambda x: result_type(x).kind != "c",
     "argsort": argsort,
