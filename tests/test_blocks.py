@@ -213,7 +213,7 @@ def _reading(alarm, monkeypatch):
 
 
 def _calling_again(alarm, monkeypatch):
-    table = np.ones(3)
+    table = np.ones(3000)  # large enough to be compared by a function
     f = fg.jit(lambda x: x * table)
     f(1.0)
     monkeypatch.setattr(captures._Print, "holds", alarm)
