@@ -27,6 +27,7 @@ from fgrad.adjoints.strips import ANY_ORDER
 from fgrad.adjoints.sums import Sums
 from fgrad.adjoints.syntax import Alloc, Assign, For, Function, If, Opaque, Raise, Stmt, Store, View, While
 from fgrad.adjoints.zeros import Zeros
+from fgrad.compat.numba import checks_indices
 
 _ALLOCATION = re.compile(r" {4}\w+ = (np\.(empty|zeros)\(|\w+\.copy\(\))")
 STACKS = {"f": "float64", "i": "int64", "c": "complex128"}
@@ -116,7 +117,9 @@ class Adjoint(Snapshots):
         pairs = zip(self.given_names, self.given, strict=True)
         arrays |= {g: self.kinds[n].copy(layout="C") for g, n in pairs if n in arrays}
         vectors = {self.cts[n]: n for n in self.handed if n in self.cts and self.kinds[n].ndim == 1}
-        return arranged(text, self.bounds, arrays, numbers, vectors)
+        return arranged(
+            text, self.bounds, arrays, numbers, vectors, checked=checks_indices(self.function.options)
+        )
 
     @property
     def most(self) -> list[str]:

@@ -14,7 +14,7 @@ from fgrad.adjoints import memory, slopes, stored
 from fgrad.adjoints.indices import UINT64
 from fgrad.adjoints.parts import CALLED, INLINE
 from fgrad.adjoints.syntax import Function
-from fgrad.compat.numba import is_dispatcher, keep, zeros
+from fgrad.compat.numba import elements, is_dispatcher, keep, zeros
 from fgrad.compat.numba_pipeline import short
 
 _ZEROS = re.compile(r"= np\.zeros\((?!.*, np\.)")  # in double precision
@@ -29,6 +29,7 @@ def compiled(source: str, name: str, function: Function) -> Callable[..., Any]:
         UINT64: np.uint64,
         "np__zeros": zeros(),
         **memory.quick(),
+        **elements(),
         **slopes.HELPERS,
     }
     calls = any(map(is_dispatcher, function.constants.values()))  # whose symbols may have others' names

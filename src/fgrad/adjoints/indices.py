@@ -6,11 +6,15 @@ import ast
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from numba import types
+
 from fgrad.adjoints.blocks import in_blocks
 from fgrad.adjoints.compact import compact, without_zeros
+from fgrad.adjoints.elements import Elements
 from fgrad.adjoints.overwriting import Bounds, linear
 from fgrad.adjoints.parts import in_parts
 from fgrad.adjoints.strips import in_strips
+from fgrad.compat.numba import elements
 
 UINT64 = "uint64"
 STACKS = {"sf": "pf", "si": "pi", "sc": "pc"}
@@ -22,6 +26,8 @@ def arranged(
     arrays: Mapping[str, Any],
     numbers: Collection[str],
     vectors: Mapping[str, str],
+    *,
+    checked: bool,
 ) -> str:
     """Return the source of a derivative as it is compiled.
 
@@ -33,13 +39,24 @@ def arranged(
         arrays: the types of arrays in it, and of their cotangents, by name.
         numbers: those that are one number, which is every element.
         vectors: cotangents of vectors that the derivative is given to write to, and those vectors.
+        checked: whether Numba is to check indices.
     """
     tree = _Unsigned(bounds, arrays, numbers).visit(ast.parse(source))
     function = without_zeros(compact(tree.body[0], arrays), vectors)
     function = in_strips(in_blocks(function, arrays), arrays)
+    if elements() and not checked:
+        function = Elements({**arrays, **_buffers(function)}, UINT64).visit(function)
     _Once(function).visit(function)
     tree.body = list(in_parts(function, arrays))
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def _buffers(function: ast.FunctionDef) -> dict[str, Any]:
+    """Return the types of vectors of a known length that a function makes first."""
+    made = [s for s in function.body if isinstance(s, ast.Assign) and isinstance(s.value, ast.Call)]
+    found = [s for s in made if ast.unparse(s.value.func) == "np.empty" and len(s.value.args) == 1]  # type: ignore[attr-defined]
+    vector = types.Array(types.float64, 1, "C")
+    return {ast.unparse(s.targets[0]): vector for s in found if isinstance(s.value.args[0], ast.Constant)}  # type: ignore[attr-defined]
 
 
 class _Unsigned(ast.NodeTransformer):

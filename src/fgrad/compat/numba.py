@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import pickle
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from threading import RLock
 from typing import Any, NamedTuple
@@ -117,6 +118,13 @@ def options_of(ufunc: Any) -> dict[str, Any]:
     """Return the options of `numba.njit` that a ufunc of Numba, or a generalized one, was made with."""
     made = ufunc.gufunc_builder if is_gufunc(ufunc) else ufunc
     return {k: v for k, v in made.targetoptions.items() if k in {"fastmath", "boundscheck"} and v}
+
+
+def checks_indices(options: Mapping[str, Any]) -> bool:
+    """Return whether Numba checks indices of functions with these options."""
+    from numba import config  # noqa: PLC0415 -- late, as above
+
+    return bool(options.get("boundscheck") or getattr(config, "BOUNDSCHECK", None))
 
 
 def loop_dtypes(ufunc: Any, given: Sequence[Any]) -> tuple[np.dtype[Any], ...]:
@@ -317,6 +325,81 @@ def _on_memory(name: str, count: int, otherwise: Callable[..., Any]) -> Any:
     typed = {1: one, 2: two, 5: five}[count]
     typed.__name__ = typed.__qualname__ = name
     made: Any = numba.extending.intrinsic(typed)
+    return made
+
+
+@cache
+def elements() -> dict[str, Any]:
+    """Return functions of elements of arrays for compiled functions, at indices that are not negative.
+
+    `at2(a, i, j)` is the element, `put2(a, i, j, x)` sets it, `add2(a, i, j, x)` adds to it. Numba compiles
+    them in half the time of the same in brackets, where it asks whether an index counts from the end. None
+    where they cannot be had.
+    """
+    if not arrays_are_made():
+        return {}
+    found = {}
+    for axes in (1, 2, 3):
+        for name, act in (("at", _read_element), ("put", _put_element), ("add", _add_to_element)):
+            found[f"{name}{axes}"] = _on_elements(f"{name}{axes}", axes, act)
+    return found
+
+
+def _read_element(context: Any, builder: Any, dtype: Any, place: Any, value: Any) -> Any:
+    del value
+    return context.unpack_value(builder, dtype, place)
+
+
+def _put_element(context: Any, builder: Any, dtype: Any, place: Any, value: Any) -> Any:
+    context.pack_value(builder, dtype, value, place)
+    return context.get_dummy_value()
+
+
+def _add_to_element(context: Any, builder: Any, dtype: Any, place: Any, value: Any) -> Any:
+    total = builder.fadd(context.unpack_value(builder, dtype, place), value)
+    return _put_element(context, builder, dtype, place, total)
+
+
+def _on_elements(name: str, axes: int, act: Callable[..., Any]) -> Any:
+    """Return a function of an array, so many indices and, unless it reads, a value."""
+    import numba  # noqa: PLC0415 -- late, as below
+    from numba.core import cgutils  # noqa: PLC0415
+
+    types: Any = numba.types
+    reads = act is _read_element
+
+    def make(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind, *kinds = signature.args
+        model = context.data_model_manager[kind]
+
+        def part(field: str, *rest: int) -> Any:
+            return builder.extract_value(args[0], [model.get_field_position(field), *rest])
+
+        pairs = zip(args[1 : 1 + axes], kinds, strict=False)
+        index = [context.cast(builder, x, k, types.intp) for x, k in pairs]
+        if kind.layout == "A":
+            steps = [builder.mul(i, part("strides", k)) for k, i in enumerate(index)]
+            place = cgutils.pointer_add(builder, part("data"), functools.reduce(builder.add, steps))
+        else:
+            order = list(range(axes)) if kind.layout == "C" else list(range(axes))[::-1]
+            total = index[order[0]]
+            for k in order[1:]:
+                total = builder.add(builder.mul(total, part("shape", k)), index[k])
+            place = builder.gep(part("data"), [total])
+        value = None if reads else context.cast(builder, args[-1], kinds[-1], kind.dtype)
+        return act(context, builder, kind.dtype, place, value)
+
+    def typed(array: Any, *others: Any) -> Any:
+        fits = isinstance(array, types.Array) and array.ndim == axes
+        if not fits or not all(isinstance(k, types.Integer) for k in others[:axes]):
+            return None
+        return (array.dtype if reads else types.none)(array, *others), make
+
+    places = ", ".join("ijk"[:axes])
+    given = f"array, {places}" if reads else f"array, {places}, value"
+    space: dict[str, Any] = {"typed": typed}
+    exec(f"def {name}(_, {given}):\n    return typed({given})\n", space)  # noqa: S102 -- it counts arguments
+    made: Any = numba.extending.intrinsic(space[name])
     return made
 
 
