@@ -48,6 +48,8 @@ def test_other_indices_stay(text):
     assert written(text) == text
 
 
+if not elements():
+    pytest.skip("this version of Numba makes arrays in another way", allow_module_level=True)
 at1, at2, put1, put2, add2 = (elements()[name] for name in ("at1", "at2", "put1", "put2", "add2"))
 
 

@@ -6,10 +6,21 @@ import pytest
 from numba.core.runtime import _nrt_python
 
 from fgrad.adjoints import memory
-from fgrad.compat.numba import arrays_are_made, clear, copy_into, copy_part, grown, zeros
+from fgrad.compat.numba import (
+    arrays_are_made,
+    clear,
+    copy_into,
+    copy_part,
+    duplicate,
+    elements,
+    grown,
+    zeros,
+)
 from fgrad.compat.numba_pipeline import compiled_at_once, passes_are_known, short
 
-CACHED = arrays_are_made, zeros, grown, clear, copy_into, copy_part, passes_are_known, short
+CACHED = (
+    arrays_are_made, zeros, grown, duplicate, elements, clear, copy_into, copy_part, passes_are_known, short,
+)  # fmt: skip
 
 
 @pytest.fixture(params=["1", "0"])
@@ -63,16 +74,21 @@ def test_grown(dtype):
 @pytest.mark.parametrize("order", "CF")
 def test_memory_as_a_whole(dtype, order):
     cleared, copied, part = clear(memory.clear), copy_into(memory.copy_into), copy_part(memory.copy_part)
+    twice = duplicate(memory.duplicate)
 
     @numba.njit
     def work(x, y, z, kept):
         cleared(x)
         copied(y, z)
         part(kept, 2, z, 0, z.size)
+        return twice(z)
 
     z = np.array(np.arange(6).reshape(2, 3) % 4, dtype, order=order)
     x, y, kept = np.ones_like(z), np.ones_like(z), np.ones(9, dtype)
-    work(x, y, z, kept)
+    found = work(x, y, z, kept)
+    np.testing.assert_array_equal(found, z, strict=True)
+    assert found.flags.forc
+    assert not np.shares_memory(found, z)
     np.testing.assert_array_equal(x, 0)
     np.testing.assert_array_equal(y, z)
     np.testing.assert_array_equal(kept[[0, 1, 8]], 1)

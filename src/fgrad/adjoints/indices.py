@@ -42,6 +42,7 @@ def arranged(
         checked: whether Numba is to check indices.
     """
     tree = _Unsigned(bounds, arrays, numbers).visit(ast.parse(source))
+    _copy_at_once(tree.body[0])
     function = without_zeros(compact(tree.body[0], arrays), vectors)
     function = in_strips(in_blocks(function, arrays), arrays)
     if elements() and not checked:
@@ -49,6 +50,15 @@ def arranged(
     _Once(function).visit(function)
     tree.body = list(in_parts(function, arrays))
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def _copy_at_once(function: ast.FunctionDef) -> None:
+    """Let a function copy arrays that it is given, which are contiguous, by what compiles at once."""
+    copies = {f"{a.arg}.copy()": a.arg for a in function.args.args}
+    for s in function.body:
+        name = copies.get(ast.unparse(s.value)) if isinstance(s, ast.Assign) else None
+        if name is not None:
+            s.value = ast.Call(ast.Name("duplicate", ast.Load()), [ast.Name(name, ast.Load())], [])  # type: ignore[attr-defined]
 
 
 def _buffers(function: ast.FunctionDef) -> dict[str, Any]:

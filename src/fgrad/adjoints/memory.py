@@ -17,6 +17,11 @@ def grown(stack: Any, size: int) -> Any:
     return made
 
 
+def duplicate(x: Any) -> Any:
+    """Return a copy of an array."""
+    return x.copy()
+
+
 def clear(x: Any) -> None:
     """Fill an array with zeros."""
     for k in range(x.size):
@@ -35,7 +40,7 @@ def copy_part(to: Any, start: int, source: Any, first: int, count: int) -> None:
         to.flat[start + k] = source.flat[first + k]
 
 
-PLAIN = {f.__name__: f for f in (grown, clear, copy_into, copy_part)}
+PLAIN = {f.__name__: f for f in (grown, duplicate, clear, copy_into, copy_part)}
 
 
 def quick() -> dict[str, Any]:

@@ -66,6 +66,7 @@ class Recording:
             if isinstance(s, Assign | Store):
                 self.plan.reverse[s] = reversal.of(s)
         self._uses: dict[Stmt, set[str]] = {}
+        self._reads: dict[Stmt, tuple[str, ...]] = {}
         self.bounds = Bounds(self.function)
         self.owners = self.bounds.owners
         self.all_reads = Counter([*self.read_below(self.function.body), *self.function.returns])
@@ -156,7 +157,13 @@ class Recording:
             self._uses[s] = {n for n in found if n in self.function.types}
         return self._uses[s]
 
-    def read_by(self, s: Stmt) -> Iterator[str]:
+    def read_by(self, s: Stmt) -> tuple[str, ...]:
+        """Return what the statement itself reads."""
+        if s not in self._reads:
+            self._reads[s] = tuple(self.found_reads(s))
+        return self._reads[s]
+
+    def found_reads(self, s: Stmt) -> Iterator[str]:
         """Yield what the statement itself reads."""
         if isinstance(s, View):
             yield from self.chain(s.name, content=False)
@@ -223,7 +230,7 @@ class Recording:
     def defined_first(self, name: str, body: Sequence[Stmt]) -> bool | None:
         """Return whether a block assigns a scalar before it reads it; None: it does neither for sure."""
         for s in body:
-            if any(n == name for n in self.read_by(s)) and not isinstance(s, For | While):
+            if name in self.read_by(s) and not isinstance(s, For | While):
                 return False
             if isinstance(s, Assign) and s.name == name:
                 return True

@@ -256,6 +256,36 @@ def grown(otherwise: Callable[..., Any]) -> Any:
 
 
 @cache
+def duplicate(otherwise: Callable[..., Any]) -> Any:
+    """Return the function that copies a contiguous array, for compiled functions, as `zeros`."""
+    import numba  # noqa: PLC0415 -- late, as below
+
+    if not arrays_are_made():
+        return numba.njit(otherwise)
+    from numba.core import cgutils  # noqa: PLC0415 -- late, as below
+    from numba.np import arrayobj  # noqa: PLC0415
+
+    types = numba.types
+
+    def make(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = signature.args[0]
+        old = arrayobj.make_array(kind)(context, builder, args[0])
+        lengths = cgutils.unpack_tuple(builder, old.shape, kind.ndim)
+        array = arrayobj._empty_nd_impl(context, builder, signature.return_type, lengths)
+        cgutils.raw_memcpy(builder, array.data, old.data, old.nitems, old.itemsize)
+        return array._getvalue()
+
+    def typed(_: Any, array: Any) -> Any:
+        if isinstance(array, types.Array) and array.layout in "CF":
+            return types.Array(array.dtype, array.ndim, array.layout)(array), make
+        return None
+
+    typed.__name__ = typed.__qualname__ = "duplicate"
+    made: Any = numba.extending.intrinsic(typed)
+    return made
+
+
+@cache
 def clear(otherwise: Callable[..., Any]) -> Any:
     """Return the function that fills a contiguous array with zeros, for compiled functions, as `zeros`."""
     return _on_memory("clear", 1, otherwise)
