@@ -150,7 +150,7 @@ def test_what_is_added_to_once_is_set():
         for i in range(1, len(x)):
             out[i] += x[i]
 
-    for kernel, text, slope in ((scaled, "put1(x_ct, i, ", 0.0), (twice, "add1(x_ct, i, ", 1.0)):
+    for kernel, text, slope in ((scaled, "put_at1(x_ct, i, ", 0.0), (twice, "add_at1(x_ct, i, ", 1.0)):
         made = fgrad.differentiate(kernel)
         x, y = np.array([1.0, 2.0, 3.0]), np.array([3.0, 4.0, -5.0])
 

@@ -19,13 +19,13 @@ KINDS = {
     "d": MATRIX.copy(ndim=4),
 }
 TEXTS = {
-    "a[uint64(i), 0] = c[uint64(i + 1)]": "put2(a, i, 0, at1(c, i + 1))",
-    "a[uint64(i), uint64(j)] += c[2] * x": "add2(a, i, j, at1(c, 2) * x)",
-    "a[uint64(i), uint64(j)] -= -x": "add2(a, i, j, x)",
-    "c[uint64(i)] -= x": "add1(c, i, -x)",
-    "c[uint64(i)] *= x": "put1(c, i, at1(c, i) * x)",
-    "b[uint64(i), uint64(j)] += x": "put2(b, i, j, at2(b, i, j) + x)",  # rounded once
-    "sf[uint64(pf)] = c[uint64(n - 1)]": "put1(sf, pf, at1(c, n - 1))",
+    "a[uint64(i), 0] = c[uint64(i + 1)]": "put_at2(a, i, 0, at1(c, i + 1))",
+    "a[uint64(i), uint64(j)] += c[2] * x": "add_at2(a, i, j, at1(c, 2) * x)",
+    "a[uint64(i), uint64(j)] -= -x": "add_at2(a, i, j, x)",
+    "c[uint64(i)] -= x": "add_at1(c, i, -x)",
+    "c[uint64(i)] *= x": "put_at1(c, i, at1(c, i) * x)",
+    "b[uint64(i), uint64(j)] += x": "put_at2(b, i, j, at2(b, i, j) + x)",  # rounded once
+    "sf[uint64(pf)] = c[uint64(n - 1)]": "put_at1(sf, pf, at1(c, n - 1))",
     "x = a[uint64(i), uint64(a[0, 1])]": "x = at2(a, i, at2(a, 0, 1))",
 }
 SAME = [
@@ -50,15 +50,17 @@ def test_other_indices_stay(text):
 
 if not elements():
     pytest.skip("this version of Numba makes arrays in another way", allow_module_level=True)
-at1, at2, put1, put2, add2 = (elements()[name] for name in ("at1", "at2", "put1", "put2", "add2"))
+at1, at2, put_at1, put_at2, add_at2 = (
+    elements()[name] for name in ("at1", "at2", "put_at1", "put_at2", "add_at2")
+)
 
 
 @numba.njit
 def through(a, b, c):
     for i in range(a.shape[0]):
         for j in range(a.shape[1]):
-            put2(b, i, j, at2(a, i, j) + at1(c, j))
-            add2(b, i, j, 2 * at2(a, i, 1))
+            put_at2(b, i, j, at2(a, i, j) + at1(c, j))
+            add_at2(b, i, j, 2 * at2(a, i, 1))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -77,7 +79,7 @@ def test_arrays_that_lie_in_any_way(order, dtype):
 def test_numbers_of_all_kinds():
     @numba.njit
     def copied(x, y, k):
-        put1(y, k, at1(x, k + 1))
+        put_at1(y, k, at1(x, k + 1))
 
     for dtype in (np.bool_, np.int8, np.uint64, np.float32, np.complex64, np.complex128):
         x, y = np.array([0, 1, 1, 0]).astype(dtype), np.zeros(4, dtype)

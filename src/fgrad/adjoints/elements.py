@@ -57,7 +57,7 @@ class Elements(ast.NodeTransformer):
         if not found:
             node.targets = [self.visit(t) for t in node.targets]
             return node
-        return ast.Expr(_call("put", [self.visit(n) for n in found], node.value))
+        return ast.Expr(_call("put_at", [self.visit(n) for n in found], node.value))
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         """Write a function that adds to an element."""
@@ -71,8 +71,8 @@ class Elements(ast.NodeTransformer):
         kind = kind_of(ast.unparse(array), self.kinds)
         if isinstance(node.op, ast.Add | ast.Sub) and kind is not None and kind.dtype == types.float64:
             value = _negative(node.value) if isinstance(node.op, ast.Sub) else node.value
-            return ast.Expr(_call("add", found, value))
-        return ast.Expr(_call("put", found, ast.BinOp(_call("at", found), node.op, node.value)))
+            return ast.Expr(_call("add_at", found, value))
+        return ast.Expr(_call("put_at", found, ast.BinOp(_call("at", found), node.op, node.value)))
 
 
 def _is_place(node: ast.expr) -> bool:

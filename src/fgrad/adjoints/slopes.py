@@ -82,7 +82,7 @@ HELPERS = {"scale": scale, "multiply_no_nan": multiply_no_nan, "sigmoid": sigmoi
 RESERVED = {  # names that derivatives have for their own ends
     "np", "math", "abs", "bool", "complex", "float", "int", "len", "max", "min", "range",
     "sf", "si", "sc", "pf", "pi", "pc", "k_", "uint64", "np__zeros", "any_order", "part", "inline_part",
-    *[f"{name}{axes}" for name in ("at", "put", "add") for axes in (1, 2, 3)], *HELPERS, *memory.PLAIN,
+    *[f"{name}{axes}" for name in ("at", "put_at", "add_at") for axes in (1, 2, 3)], *HELPERS, *memory.PLAIN,
 }  # fmt: skip
 
 

@@ -362,15 +362,15 @@ def _on_memory(name: str, count: int, otherwise: Callable[..., Any]) -> Any:
 def elements() -> dict[str, Any]:
     """Return functions of elements of arrays for compiled functions, at indices that are not negative.
 
-    `at2(a, i, j)` is the element, `put2(a, i, j, x)` sets it, `add2(a, i, j, x)` adds to it. Numba compiles
-    them in half the time of the same in brackets, where it asks whether an index counts from the end. None
-    where they cannot be had.
+    `at2(a, i, j)` is the element, `put_at2(a, i, j, x)` sets it, `add_at2(a, i, j, x)` adds to it. Numba
+    compiles them in half the time of the same in brackets, where it asks whether an index counts from the
+    end. Nothing where they cannot be had.
     """
     if not arrays_are_made():
         return {}
     found = {}
     for axes in (1, 2, 3):
-        for name, act in (("at", _read_element), ("put", _put_element), ("add", _add_to_element)):
+        for name, act in (("at", _read_element), ("put_at", _put_element), ("add_at", _add_to_element)):
             found[f"{name}{axes}"] = _on_elements(f"{name}{axes}", axes, act)
     return found
 
