@@ -424,7 +424,11 @@ def drawn(x):
         (lambda: sparse.pattern(undecided)(X), Exception, r"sparse\.pattern"),
         (lambda: sparse.hessian(undecided)(X), Exception, r"sparse\.hessian"),
         (lambda: sparse.jacobian(undecided, pattern=np.eye(12))(X), Exception, r"sparse\.jacobian"),
-        (lambda: sparse.jacobian(drawn)(X), TypeError, r"sparse\.jacobian of drawn: the function takes random numbers"),
+        (
+            lambda: sparse.jacobian(drawn)(X),
+            TypeError,
+            r"sparse\.jacobian of drawn: the function takes random numbers",
+        ),
         (lambda: sparse.hessian(chain)(X), TypeError, "has to return one real number"),
         (lambda: sparse.jacobian(chain).colours, AttributeError, "when it has been called"),
         (lambda: sparse.pattern(chain, order=3), ValueError, "order must be 1"),
