@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from threading import Lock, RLock, get_ident
-from types import CodeType, FrameType
+from types import CodeType, FrameType, GeneratorType
 from typing import Any, NamedTuple
 
 from fgrad import config
@@ -252,6 +252,17 @@ def reads_are_known() -> bool:
         and variables <= found["variables"]
         and found["attributes"] - {"append"} == {"part", "number", "taken", "above", "own"}
     )
+
+
+def position_of(generator: GeneratorType[Any, Any, Any]) -> list[Any]:
+    """Return the place of a generator in its code and its variables, of which some are others at each item.
+
+    What is no place in the code (an interpreter may have none) is left out: variables are then all there is.
+    """
+    frame = generator.gi_frame
+    if frame is None:
+        return []
+    return [sys.intern(str(getattr(frame, "f_lasti", ""))), *frame.f_locals.values()]
 
 
 class Bindings:

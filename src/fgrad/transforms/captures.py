@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.blocks import is_of_handler
-from fgrad.compat.cpython import reads
+from fgrad.compat import cpython
 from fgrad.core.snapshot import is_private
 from fgrad.core.tensor import Tensor
 from fgrad.transforms.calling import Transformed, name_of
@@ -416,7 +416,7 @@ class _Walk:
             self._code(f, depth)
 
     def _code(self, f: types.FunctionType, depth: int) -> None:
-        read = reads(f.__code__)
+        read = cpython.reads(f.__code__)
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             if name not in read.enclosing or cell == types.CellType():  # not assigned yet
                 continue
@@ -530,23 +530,17 @@ class _Print:
 
 
 class _Position:
-    """What tells a generator from what it is when somebody took an item: its place, and its variables."""
+    """What tells a generator from what it is when somebody took an item."""
 
     __slots__ = ("_generator", "_kept")
 
     def __init__(self, generator: types.GeneratorType[Any, Any, Any]) -> None:
-        self._generator, self._kept = generator, self._now(generator)
-
-    @staticmethod
-    def _now(generator: types.GeneratorType[Any, Any, Any]) -> list[Any]:
-        frame = generator.gi_frame
-        return [] if frame is None else [frame.f_lasti, *frame.f_locals.values()]
+        self._generator, self._kept = generator, cpython.position_of(generator)
 
     def holds(self) -> bool:
         """Return whether nobody took an item."""
-        now = self._now(self._generator)
-        place = len(now) == len(self._kept) and now[:1] == self._kept[:1]
-        return place and all(map(operator.is_, now[1:], self._kept[1:]))
+        now = cpython.position_of(self._generator)
+        return len(now) == len(self._kept) and all(map(operator.is_, now, self._kept))
 
 
 def _words(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

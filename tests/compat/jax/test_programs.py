@@ -200,7 +200,7 @@ def test_arguments_of_many_kinds():
     with pytest.raises(NotImplementedError, match="excludes no names"):
         jnp.vectorize(lambda a, b: a, excluded={"b"})
     assert {jnp.int32: 1}[np.int32] == 1
-    with pytest.raises(NotImplementedError, match="no arrays of int4"):
+    with pytest.raises(NotImplementedError, match="int4"):  # in other words where ml_dtypes is missing
         jnp.zeros(2, jnp.int4)
 
 
