@@ -13,6 +13,7 @@ from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import SHORT, Array, Form, as_array, form_of, held, made
 from fgrad.compat.jax.trees import tree_map
 from fgrad.compat.jax.types import BFLOAT16, canonical, kind_of
+from fgrad.core.tensor import Tensor
 
 __all__ = ["CustomVJPPrimal", "ShapeDtypeStruct", "ShapedArray", "SymbolicZero", "typeof"]
 
@@ -133,13 +134,10 @@ def example(tree: Any) -> Any:
 
 
 def _example(x: Any) -> Any:
-    if (
-        x.__class__ is not Array
-        and hasattr(x, "shape")
-        and hasattr(x, "dtype")
-        and not isinstance(x, np.ndarray | np.generic)
-    ):
-        dtype = canonical(x.dtype)
-        zeros = np.broadcast_to(np.zeros((), held(dtype)), tuple(x.shape))
-        return made(zeros, form_of(dtype, bool(getattr(x, "weak_type", False))))
-    return x
+    if isinstance(x, Array | Tensor | np.ndarray | np.generic) or hasattr(x, "__jax_array__"):
+        return x
+    if not (hasattr(x, "shape") and hasattr(x, "dtype")):
+        return x
+    dtype = canonical(x.dtype)
+    zeros = np.broadcast_to(np.zeros((), held(dtype)), tuple(x.shape))
+    return made(zeros, form_of(dtype, bool(getattr(x, "weak_type", False))))

@@ -20,7 +20,7 @@ from fgrad.compat.jax.avals import (
     shaped,
     typeof,
 )
-from fgrad.compat.jax.transformations import Flat, Function, merged
+from fgrad.compat.jax.transformations import Flat, Function, without_static
 from fgrad.compat.jax.trees import flatten, register_pytree_node, unflatten
 from fgrad.core import program as programs
 from fgrad.core.aval import Aval
@@ -29,7 +29,6 @@ from fgrad.core.tensor import Tensor, is_tracked
 from fgrad.core.trace import Tracer, current
 from fgrad.transforms.calling import is_traced
 from fgrad.transforms.operations import Operation
-from fgrad.transforms.stage import staged
 
 __all__ = ["AD", "API", "BATCHING", "CORE", "OWN", "closure_convert", "linear_transpose", "make_jaxpr"]
 
@@ -438,14 +437,8 @@ def make_jaxpr(
         )
 
     def make(*args: Any, **kwargs: Any) -> Any:
-        static = {i % len(args) for i in nums}
-        given = [a for i, a in enumerate(args) if i not in static]
-
-        def call(values: Any) -> Any:
-            return fun(*merged(args, static, values[0]), **values[1])
-
-        flat = Flat(call, example((given, kwargs)))
-        program, outside = staged(flat, [Aval(a.shape, a._tensor.dtype) for a in flat.arrays], greedy=True)
+        flat = without_static(fun, nums, args, kwargs, example)
+        program, outside = flat.staged()
         closed = _viewed(program, outside, [a.form for a in flat.arrays], flat.forms)
         if not return_shape:
             return closed

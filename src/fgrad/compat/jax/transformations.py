@@ -20,7 +20,7 @@ from fgrad.compat.jax.avals import FLOAT0, example, is_zero, shaped
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.jax.types import BFLOAT16, CONFIG
 from fgrad.core.aval import Aval
-from fgrad.core.program import aval_out
+from fgrad.core.program import Program, aval_out
 from fgrad.transforms.calling import is_traced
 from fgrad.transforms.stage import staged
 
@@ -95,6 +95,11 @@ class Flat:
         """The arguments."""
         return [a._tensor for a in self.arrays]
 
+    def staged(self, *, undrawn: bool = False) -> tuple[Program, Sequence[Any]]:
+        """Return the function as a program, and the Tensors that it takes from outside."""
+        avals = [Aval(a.shape, a._tensor.dtype) for a in self.arrays]
+        return staged(self, avals, greedy=True, undrawn=undrawn)
+
     def filled(self, tensors: Iterable[Any]) -> Any:
         """Return the tree with these Tensors in it."""
         pairs = zip(tensors, self.arrays, strict=True)
@@ -145,6 +150,26 @@ def merged(args: Sequence[Any], static: Collection[int], given: Iterable[Any]) -
     """Return arguments: the static ones as they are, and those that are given in the places of the others."""
     it = iter(given)
     return [a if i in static else next(it) for i, a in enumerate(args)]
+
+
+def without_static(
+    fun: Function, nums: Iterable[int], args: Sequence[Any], kwargs: dict[str, Any], read: Function = list
+) -> Flat:
+    """Return `fun` as a function of Tensors, of the arguments that `nums` do not make static.
+
+    Args:
+        fun: the function.
+        nums: the places of the static arguments.
+        args: the arguments.
+        kwargs: the same by name.
+        read: from the list of arguments and the named ones to what is read of them.
+    """
+    static = {i % len(args) for i in nums}
+
+    def call(values: Any) -> Any:
+        return fun(*merged(args, static, values[0]), **values[1])
+
+    return Flat(call, read([[a for i, a in enumerate(args) if i not in static], kwargs]))
 
 
 def name_of(fun: Any) -> str:
@@ -512,7 +537,9 @@ class PjitFunction:
                 raise
             return self.fun(*args, **kwargs)  # a rule may refuse the pullback, by which programs go forward
 
-    def _signature(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Flat]:
+    def _signature(
+        self, args: Sequence[Any], kwargs: dict[str, Any], read: Function = lambda tree: tree
+    ) -> tuple[Any, Flat]:
         places = {i % len(args) for i in self.statics if -len(args) <= i < len(args)}
         static = tuple((i, args[i]) for i in sorted(places))
         named = tuple((k, kwargs[k]) for k in sorted(kwargs) if k in self.names)
@@ -524,7 +551,7 @@ class PjitFunction:
                 positional.insert(i, a)
             return self.fun(*positional, **keywords, **dict(named))
 
-        flat = Flat(call, example((given, {k: v for k, v in kwargs.items() if k not in self.names})))
+        flat = Flat(call, read((given, {k: v for k, v in kwargs.items() if k not in self.names})))
         avals = tuple((a.shape, a.dtype, a.weak_type) for a in flat.arrays)
         return (static, named, flat.structure, CONFIG.signature(), avals), flat
 
@@ -537,7 +564,7 @@ class PjitFunction:
 
     def trace(self, *args: Any, **kwargs: Any) -> Lowered:
         """Return the function for arguments like these."""
-        self._signature(args, kwargs)
+        self._signature(args, kwargs, example)
         return Lowered(self)
 
     lower = trace
@@ -604,9 +631,7 @@ def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
     """Return the shapes and dtypes of `fun(*args, **kwargs)`, computing nothing."""
     given = example((args, kwargs))
     flat = Flat(lambda values: example(fun(*values[0], **values[1])), given)
-    program, _ = staged(
-        flat, [Aval(a.shape, a._tensor.dtype) for a in flat.arrays], greedy=True, undrawn=True
-    )
+    program, _ = flat.staged(undrawn=True)
     pairs = zip(map(aval_out, program.outputs), flat.forms, strict=True)
     return unflatten(flat.out, [shaped(a, form) for a, form in pairs])
 
@@ -619,15 +644,9 @@ def checkpoint(
 
     @wraps(fun)
     def again(*args: Any, **kwargs: Any) -> Any:
-        static = {i % len(args) for i in nums}
-
-        def call(values: Any) -> Any:
-            return fun(*merged(args, static, values[0]), **values[1])
-
-        flat = Flat(call, ([a for i, a in enumerate(args) if i not in static], kwargs))
+        flat = without_static(fun, nums, args, kwargs)
         # read once, as in JAX: what the function finds in Python may be gone when the reverse pass comes
-        known = [Aval(a.shape, a._tensor.dtype) for a in flat.arrays]
-        program, outside = staged(flat, known, greedy=True)
+        program, outside = flat.staged()
         run = fgrad.checkpoint(lambda *values: program.run(list(values)), policy=policy)
         return flat.results(run(*outside, *flat.tensors))
 
