@@ -14,6 +14,7 @@ import weakref
 import numpy as np
 import pytest
 
+from fgrad import tensor
 from fgrad.compat.jax import installed
 
 # the library itself may be installed beside; another test may have loaded it
@@ -353,6 +354,58 @@ def test_vmap():
     close(found, 3 * np.arange(6).reshape(2, 3))
     close(jax.vmap(jax.grad(lambda x: x**3))(jnp.asarray(X)), 3 * X**2)
     close(jax.vmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(jnp.asarray([1.0, 3.0])), [0.25, 0.75])
+
+
+@pytest.mark.parametrize(
+    ("mode", "floats", "integers"),
+    [
+        (None, [2, np.nan, np.nan, -1], [7, -(2**31), -(2**31), 6]),
+        ("fill", [2, np.nan, np.nan, -1], [7, -(2**31), -(2**31), 6]),
+        ("clip", [0.5, 2, 0.5, -1], [5, 7, 5, 6]),
+        ("wrap", [2, 2, 2, -1], [7, 7, 7, 6]),
+    ],
+)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_take_out_of_bounds(mode, floats, integers, compiled):
+    def take(x, i):
+        return jnp.take(x, i, axis=-1, mode=mode)
+
+    f, places = (jax.jit(take) if compiled else take), jnp.array([-1, 5, -4, 1])
+    close(f(jnp.array([X, X]), places), [floats, floats])
+    close(f(jnp.array([5, 6, 7]), places), integers)
+    inside = jnp.array([[0, 2], [2, 1]])
+    close(f(jnp.array(X), inside), X[np.asarray(inside)])
+    close(jax.grad(lambda x: jnp.sum(f(x, inside) ** 2))(jnp.array(X)), 2 * X * [1, 1, 2])
+    close(jax.grad(lambda x: jnp.nansum(f(x, places)))(jnp.array(X)), SLOPES_OF_TAKEN[mode])
+
+
+SLOPES_OF_TAKEN = {None: [0, 1, 1], "fill": [0, 1, 1], "clip": [2, 1, 1], "wrap": [0, 1, 3]}
+
+
+def test_take_refuses_what_jax_refuses():
+    close(jnp.take(jnp.ones((2, 2)), 5, fill_value=-1), -1)
+    with pytest.raises(NotImplementedError, match="'raise' mode"):
+        jnp.take(X, 0, mode="raise")
+
+
+class Held:
+    """An array of a library's own, which says what array of JAX it is."""
+
+    def __init__(self, value):
+        self.value, self.shape, self.dtype = value, value.shape, value.dtype
+
+    def __jax_array__(self):
+        return self.value
+
+
+@pytest.mark.parametrize("kind", [Held, lambda x: tensor(np.asarray(x)), np.asarray, jnp.asarray])
+def test_what_has_a_shape_and_values_is_read(kind):
+    x = kind(jnp.asarray(X))
+    close(jax.jit(lambda v: v * 2)(x), 2 * X)
+    close(jax.jit(lambda v: v["x"] * 2)({"x": x}), 2 * X)
+    assert jax.eval_shape(lambda v: v * 2, x).shape == X.shape
+    with pytest.raises(TypeError, match="ShapeDtypeStruct"):
+        jax.jit(lambda v: v * 2)(jax.ShapeDtypeStruct((3,), float))
 
 
 def test_jit_traces_once_for_each_signature():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -26,6 +27,7 @@ __all__ = [
     "form_of",
     "held",
     "made",
+    "of_elements",
     "of_shapes",
     "opened",
     "power",
@@ -142,9 +144,6 @@ class Array:
 
             raise TracerBoolConversionError(str(e)) from e
 
-    def __round__(self, ndigits: int = 0) -> Array:
-        return elementwise(lambda x: fnp.round(x, ndigits), self)
-
     def __float__(self) -> float:
         return float(self._value("float"))
 
@@ -187,26 +186,6 @@ class Array:
         """What makes changed copies: `x.at[i].set(v)`, `.add(v)`, ..."""
         return _At(self)
 
-    @property
-    def T(self) -> Array:  # noqa: N802 -- NumPy's name
-        """The array with its axes in the opposite order."""
-        return made(fnp.transpose(self._tensor), self.form)
-
-    @property
-    def mT(self) -> Array:  # noqa: N802 -- NumPy's name
-        """The array with its last two axes exchanged."""
-        return made(fnp.swapaxes(self._tensor, -1, -2), self.form)
-
-    @property
-    def real(self) -> Array:
-        """The real part."""
-        return made(fnp.real(self._tensor), self.form)
-
-    @property
-    def imag(self) -> Array:
-        """The imaginary part."""
-        return made(fnp.imag(self._tensor), self.form)
-
     def astype(self, dtype: Any, copy: bool = False, device: Any = None) -> Array:
         """Return the elements in another dtype."""
         wanted = canonical(dtype)
@@ -240,7 +219,10 @@ def _unpickled(value: Any, weak: bool) -> Array:
 
 
 class _At:
-    """The places of an array that an update is for."""
+    """The places of an array that an update is for.
+
+    `multiply`, `divide`, `power`, `min` and `max` change every place once.
+    """
 
     def __init__(self, array: Array, index: Any = None) -> None:
         self.array: Array = array
@@ -271,28 +253,6 @@ class _At:
     def subtract(self, value: Any, **options: Any) -> Array:
         """Return a copy with something subtracted; repeated places add up."""
         return self._changed(added, elementwise(fnp.negative, value), **options)
-
-    def multiply(self, value: Any, **options: Any) -> Array:
-        """Return a copy with elements multiplied; every place once."""
-        return self._from_old(operator.mul, value, options)
-
-    mul = multiply
-
-    def divide(self, value: Any, **options: Any) -> Array:
-        """Return a copy with elements divided; every place once."""
-        return self._from_old(operator.truediv, value, options)
-
-    def power(self, value: Any, **options: Any) -> Array:
-        """Return a copy with powers of elements; every place once."""
-        return self._from_old(operator.pow, value, options)
-
-    def min(self, value: Any, **options: Any) -> Array:
-        """Return a copy with the lesser ones; every place once."""
-        return self._from_old(lambda x, y: elementwise(fnp.minimum, x, y), value, options)
-
-    def max(self, value: Any, **options: Any) -> Array:
-        """Return a copy with the greater ones; every place once."""
-        return self._from_old(lambda x, y: elementwise(fnp.maximum, x, y), value, options)
 
     def apply(self, function: Callable[[Any], Any], **options: Any) -> Array:
         """Return a copy with a function of elements; every place once."""
@@ -459,6 +419,21 @@ def elementwise(
     return made(out, form_of(dtype, weak))
 
 
+def of_elements(function: Callable[..., Any], *, inexact: bool = False) -> Callable[..., Array]:
+    """Return a function of Tensors as one of values, each brought to the dtype that they promote to."""
+
+    @functools.wraps(function)
+    def of_values(*args: Any, **kwargs: Any) -> Array:
+        n, names = len(args), list(kwargs)
+
+        def call(*xs: Any) -> Any:
+            return function(*xs[:n], **dict(zip(names, xs[n:], strict=True)))
+
+        return elementwise(call, *args, *kwargs.values(), inexact=inexact)
+
+    return of_values
+
+
 def check_ranks(*args: Any) -> None:
     """Refuse operands of different ranks, where the program asks for that."""
     if CONFIG.jax_numpy_rank_promotion == "raise" and len({np.ndim(a) for a in args} - {0}) > 1:
@@ -479,20 +454,19 @@ def _operator(
 ) -> None:
     counts = name in ("floordiv", "mod")
 
-    def forward(self: Array, other: Any) -> Any:
+    def combined(self: Array, other: Any, operands: Sequence[Any]) -> Any:
         if not _is_operand(other):
             return NotImplemented
         if name != "matmul":
             check_ranks(self, other)
-        out = elementwise(function, self, other, inexact=inexact, counts=counts)
+        out = elementwise(function, *operands, inexact=inexact, counts=counts)
         return made(out._tensor) if strong else out
 
+    def forward(self: Array, other: Any) -> Any:
+        return combined(self, other, (self, other))
+
     def backward(self: Array, other: Any) -> Any:
-        if not _is_operand(other):
-            return NotImplemented
-        if name != "matmul":
-            check_ranks(self, other)
-        return elementwise(function, other, self, inexact=inexact, counts=counts)
+        return combined(self, other, (other, self))
 
     setattr(Array, f"__{name}__", forward)
     if not strong:
@@ -509,6 +483,10 @@ def of_shapes(name: str, function: Callable[[Any, Any], Any]) -> Callable[[Any, 
             raise TypeError(f"{name} of shapes {x.shape} and {y.shape}: {error}") from error
 
     return product
+
+
+def _view_by(function: Callable[[Any], Any]) -> property:
+    return property(lambda self: made(function(self._tensor), self.form))
 
 
 def _is_operand(x: Any) -> bool:
@@ -546,5 +524,20 @@ def _pow(self: Array, other: Any) -> Any:
     return power(self, other) if _is_operand(other) else NotImplemented
 
 
+for _name, _view in (
+    *(("T", fnp.transpose), ("mT", fnp.matrix_transpose), ("real", fnp.real), ("imag", fnp.imag)),
+):
+    setattr(Array, _name, _view_by(_view))
+for _name, _function in (
+    *(
+        ("multiply", operator.mul),
+        ("mul", operator.mul),
+        ("divide", operator.truediv),
+        ("power", operator.pow),
+    ),
+    ("min", lambda x, y: elementwise(fnp.minimum, x, y)),
+    ("max", lambda x, y: elementwise(fnp.maximum, x, y)),
+):
+    setattr(_At, _name, lambda self, value, _f=_function, **options: self._from_old(_f, value, options))
 setattr(Array, "__rpow__", lambda self, other: power(other, self))  # noqa: B010 -- as below
 setattr(Array, "__pow__", _pow)  # noqa: B010 -- checkers look for no operator in assignments

@@ -12,9 +12,10 @@ import numpy as np
 import fgrad
 import fgrad.lax
 import fgrad.nn
+import fgrad.scipy.special
 from fgrad import numpy as fnp
 from fgrad.compat.jax import operands
-from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, made
+from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, made, of_elements
 from fgrad.compat.jax.jaxprs import own_primitive
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.transformations import Flat, inside
@@ -214,34 +215,14 @@ def clamp(min: Any, x: Any, max: Any) -> Array:
     return NUMPY["clip"](x, min, max)  # type: ignore[no-any-return]
 
 
-def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Array]:
-    """Return the `k` greatest elements along the last axis, and their indices."""
-    x = as_array(operand)
-    if axis not in (-1, x.ndim - 1):
-        raise NotImplementedError("fgrad's jax.lax.top_k is of the last axis: call jax.numpy.moveaxis before")
-    return _first(x, k, -1, descending=True)
-
-
-def _first(operand: Any, k: int, axis: int, *, descending: bool) -> list[Array]:
+def top_k(operand: Any, k: int, *, axis: int = -1, descending: bool = True) -> list[Array]:
+    """Return the `k` greatest or least elements along an axis, and their indices."""
     given = as_array(operand)
     x = fnp.moveaxis(given._tensor, axis, -1)
     order = fnp.argsort(x, axis=-1, stable=True, descending=descending)[..., :k]
     found = [fnp.take_along_axis(x, order, -1), order]
     values, places = (fnp.moveaxis(v, -1, axis) for v in found)
     return [made(values, given.strong), made(places).astype(int)]
-
-
-def _approximate(descending: bool) -> Function:
-    def function(operand: Any, k: int, reduction_dimension: int = -1, **_: Any) -> list[Array]:
-        return _first(operand, k, reduction_dimension, descending=descending)
-
-    function.__doc__ = "Return the first elements in an order, and their indices, exactly."
-    return function
-
-
-def convert_element_type(operand: Any, new_dtype: Any) -> Array:
-    """Return elements in another dtype."""
-    return as_array(operand).astype(new_dtype)
 
 
 class ScatterDimensionNumbers(NamedTuple):
@@ -509,15 +490,6 @@ class Precision(Enum):
     DEFAULT, HIGH, HIGHEST = range(3)
 
 
-def _special_of(name: str) -> Function:
-    def function(*args: Any) -> Array:
-        import fgrad.scipy.special  # noqa: PLC0415 -- it needs SciPy
-
-        return elementwise(getattr(fgrad.scipy.special, name), *args)
-
-    return function
-
-
 def _collective(name: str) -> Function:
     found = getattr(fgrad.lax, name)
 
@@ -567,18 +539,19 @@ NAMES: dict[str, Any] = {
     "ConvDimensionNumbers": ConvDimensionNumbers,
     "ScatterDimensionNumbers": ScatterDimensionNumbers,
     "Precision": Precision,
-    "approx_max_k": _approximate(descending=True),
-    "approx_min_k": _approximate(descending=False),
+    "approx_max_k": lambda operand, k, reduction_dimension=-1, **_: top_k(
+        operand, k, axis=reduction_dimension
+    ),
+    "approx_min_k": lambda operand, k, reduction_dimension=-1, **_: top_k(
+        operand, k, axis=reduction_dimension, descending=False
+    ),
     "associative_scan": associative_scan,
     "axis_index": lambda axis_name: made(fgrad.lax.axis_index(axis_name)),
-    "broadcast_to_rank": lambda x, rank: made(
-        fnp.reshape(as_array(x)._tensor, (1,) * (rank - as_array(x).ndim) + as_array(x).shape),
-        as_array(x).form,
-    ),
-    "broadcast_shapes": lambda *shapes: tuple(fnp.broadcast_shapes(*shapes)),
+    "broadcast_to_rank": lambda x, rank: as_array(x).reshape((1,) * (rank - np.ndim(x)) + np.shape(x)),
+    "broadcast_shapes": NUMPY["broadcast_shapes"],
     "clamp": clamp,
     "cond": cond,
-    "convert_element_type": convert_element_type,
+    "convert_element_type": lambda operand, new_dtype: as_array(operand).astype(new_dtype),
     "dot": NUMPY["dot"],
     "dot_general": dot_general,
     "dynamic_index_in_dim": dynamic_index_in_dim,
@@ -591,7 +564,7 @@ NAMES: dict[str, Any] = {
     "full_like": NUMPY["full_like"],
     "integer_pow": lambda x, y: operator.pow(as_array(x), int(y)),
     "iota": lambda dtype, size: NUMPY["arange"](size, dtype=dtype),
-    **{new: _special_of(old) for new, old in SPECIAL.items()},
+    **{new: of_elements(getattr(fgrad.scipy.special, old)) for new, old in SPECIAL.items()},
     "fori_loop": fori_loop,
     "map": map_,
     "conv": conv_general_dilated,

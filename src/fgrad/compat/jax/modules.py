@@ -33,7 +33,7 @@ from fgrad.compat.jax import (
     trees,
     types,
 )
-from fgrad.compat.jax.arrays import Array, as_array, elementwise
+from fgrad.compat.jax.arrays import Array, as_array, of_elements
 from fgrad.compat.standins import Source, absent, together, words
 from fgrad.core.trace import Trace, current
 from fgrad.transforms.calling import is_traced
@@ -94,15 +94,7 @@ def _setting(name: str, default: bool = True) -> Callable[..., Any]:
 
 
 def _elements(function: Callable[..., Any]) -> Callable[..., Array]:
-    def of_elements(*args: Any, **kwargs: Any) -> Array:
-        n, names = len(args), list(kwargs)
-
-        def call(*xs: Any) -> Any:
-            return function(*xs[:n], **dict(zip(names, xs[n:], strict=True)))
-
-        return elementwise(call, *args, *kwargs.values(), inexact=True)
-
-    return of_elements
+    return of_elements(function, inexact=True)
 
 
 def _kind(name: str, instead: str) -> type:

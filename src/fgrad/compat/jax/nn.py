@@ -83,12 +83,6 @@ def gelu(x: Any, approximate: bool = True) -> Array:
     return made(out._tensor, out.strong)
 
 
-def glu(x: Any, axis: int = -1) -> Array:
-    """Return the first half along an axis, times the sigmoid of the second."""
-    first, second = NUMPY["split"](x, 2, axis)
-    return first * NAMES["sigmoid"](second)  # type: ignore[no-any-return]
-
-
 def standardize(
     x: Any,
     axis: Any = -1,
@@ -124,13 +118,12 @@ NAMES: dict[str, Any] = {
     **{
         name: _activation(name)
         for name in words(
-            "celu elu hard_sigmoid leaky_relu log_sigmoid relu6 selu sigmoid silu soft_sign softplus swish "
-            "mish"
+            "celu elu glu hard_sigmoid leaky_relu log_sigmoid mish relu6 selu sigmoid silu soft_sign "
+            "softplus swish"
         )
     },
     **{name: _along(name) for name in ("softmax", "log_softmax")},
     "gelu": gelu,
-    "glu": glu,
     "logsumexp": logsumexp,
     "one_hot": one_hot,
     "relu": relu,

@@ -63,14 +63,27 @@ INEXACT = words(
     "copysign cos cosh deg2rad degrees divide exp exp2 expm1 heaviside hypot log log10 log1p log2 logaddexp "
     "logaddexp2 nextafter rad2deg radians reciprocal sin sinc sinh sqrt tan tanh true_divide fabs rint"
 )
-# of one array: its elements, at other places
+# of one array: its elements, at other places or rounded
 MOVING = words(
     "atleast_1d atleast_2d atleast_3d broadcast_to diagonal expand_dims flip fliplr flipud matrix_transpose "
-    "moveaxis permute_dims ravel repeat reshape roll rollaxis rot90 squeeze swapaxes tile transpose tril "
-    "triu"
+    "moveaxis permute_dims ravel repeat reshape roll rollaxis rot90 round squeeze swapaxes tile transpose "
+    "tril triu"
 )
 # of one array, whose result has its dtype and is not weak
-KEEPING = ("diff", "sort", "max", "min", "amax", "amin", "ptp", "diag", "pad", "nanmax", "nanmin")
+KEEPING = (
+    "diff",
+    "sort",
+    "max",
+    "min",
+    "amax",
+    "amin",
+    "ptp",
+    "diag",
+    "pad",
+    "nanmax",
+    "nanmin",
+    "nan_to_num",
+)
 # sums: truth values and short integers are counted in 32 bits
 SUMS = ("sum", "prod", "nansum", "nanprod", "trace")
 CUMULATED = ("cumsum", "cumprod", "nancumsum", "nancumprod")
@@ -85,7 +98,7 @@ PRODUCTS = ("dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "cro
 
 
 def _named(name: str, function: Function) -> Function:
-    function.__name__ = function.__qualname__ = name
+    function.__name__ = function.__qualname__ = name.rpartition(".")[2]
     function.__doc__ = f"Return what `numpy.{name}` does, in JAX's dtypes."
     return function
 
@@ -130,6 +143,10 @@ def _static(x: Any) -> Any:
 
 def _moved(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
     return made(f(x._tensor, *args, **kwargs), x.form)
+
+
+def _divided(f: Function, x: Array, args: Any, kwargs: Any) -> list[Array]:
+    return [made(part, x.form) for part in f(x._tensor, *args, **kwargs)]
 
 
 def _kept(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
@@ -178,6 +195,17 @@ def together(xs: Any) -> tuple[list[Any], Form]:
     return [x.astype(dtype)._tensor for x in arrays], form_of(dtype, weak)
 
 
+def _compared(name: str, taken: Function) -> Function:
+    """Return a comparison of two arrays, which are what `taken` makes of the operands."""
+    found = getattr(fnp, name)
+
+    def function(a: Any, b: Any, *args: Any, **kwargs: Any) -> Array:
+        x, y = together((taken(a), taken(b)))[0]
+        return made(found(x, y, *map(opened, args), **{k: opened(v) for k, v in kwargs.items()}))
+
+    return _named(name, function)
+
+
 def _joined(name: str) -> Function:
     found = getattr(fnp, name)
 
@@ -185,18 +213,6 @@ def _joined(name: str) -> Function:
         tensors, form = together(arrays)
         out = made(found(tensors, *map(_static, args), **kwargs), form)
         return out if dtype is None else out.astype(dtype)
-
-    return _named(name, function)
-
-
-def _split(name: str) -> Function:
-    found = getattr(fnp, name)
-
-    def function(ary: Any, indices_or_sections: Any, *args: Any, **kwargs: Any) -> list[Array]:
-        x = as_array(ary)
-        return [
-            made(part, x.form) for part in found(x._tensor, _static(indices_or_sections), *args, **kwargs)
-        ]
 
     return _named(name, function)
 
@@ -305,6 +321,8 @@ def full(shape: Shape, fill_value: Any, dtype: Any = None, **_: Any) -> Array:
 
 
 def _like(value: Function) -> Function:
+    """Return a function of an array: `value(shape, dtype)` of its shape and dtype, or others."""
+
     def function(a: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Array:
         x = a if hasattr(a, "dtype") and hasattr(a, "shape") else as_array(a)
         weak = dtype is None and bool(getattr(x, "weak_type", False))
@@ -315,11 +333,8 @@ def _like(value: Function) -> Function:
 
 def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Array:
     """Return an array of one value, with the shape and dtype of another."""
-    x = a if hasattr(a, "dtype") and hasattr(a, "shape") else as_array(a)
-    lengths = tuple(x.shape) if shape is None else _shape(shape)
-    weak = dtype is None and bool(getattr(x, "weak_type", False))
-    out = full(lengths, fill_value, x.dtype if dtype is None else dtype)
-    return made(out._tensor, weak or out.form)
+    filled: Array = _like(lambda lengths, kind: full(lengths, fill_value, kind)._tensor)(a, dtype, shape)
+    return filled
 
 
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **_: Any) -> Array:
@@ -438,17 +453,24 @@ def clip(arr: Any, min: Any = None, max: Any = None, **kwargs: Any) -> Array:
     return x if max is None else elementwise(fnp.minimum, max, x)
 
 
-def take(a: Any, indices: Any, axis: int | None = None, mode: Any = None, **_: Any) -> Array:
-    """Return elements by index; those out of bounds raise."""
-    if mode not in (None, "promise_in_bounds"):
-        raise NotImplementedError("fgrad raises an error at indices that are out of bounds: leave out mode")
-    x = as_array(a)
-    return made(
-        fnp.take(
-            x._tensor, opened(as_array(np.asarray(indices) if isinstance(indices, list) else indices)), axis
-        ),
-        x.strong,
-    )
+def take(
+    a: Any, indices: Any, axis: int | None = None, out: None = None, mode: Any = None, *,
+    fill_value: Any = None, **_: Any,
+) -> Array:  # fmt: skip
+    """Return elements by index; without a mode, those out of bounds are NaN, or the least integer."""
+    x: Any = as_array(a)
+    i: Any = array(indices)
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    if mode == "wrap":
+        i, mode = i % x.shape[axis], None
+    elif mode not in (None, "fill", "clip"):
+        raise NotImplementedError(f"The {mode!r} mode to jnp.take is not supported.")
+    elif mode == "clip":
+        i = clip(i, 0, x.shape[axis] - 1)  # also what counts from the end
+    place = (slice(None),) * (axis % x.ndim)
+    found = x.at[(*place, i)].get(mode=mode or "fill", fill_value=fill_value)
+    return made(found._tensor, x.strong)
 
 
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, **_: Any) -> Array:
@@ -473,17 +495,6 @@ def einsum(subscripts: str, /, *operands: Any, precision: Any = None, **_: Any) 
 def astype(x: Any, dtype: Any, /, **_: Any) -> Array:
     """Return elements in another dtype."""
     return as_array(x).astype(float if dtype is None else dtype)
-
-
-def round_(a: Any, decimals: int = 0) -> Array:
-    """Return elements rounded to a number of decimals, halves to even."""
-    return elementwise(lambda x: fnp.round(x, decimals), a)
-
-
-def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Array:
-    """Return elements with numbers in the place of NaN and infinity."""
-    y = as_array(x)
-    return made(fnp.nan_to_num(y._tensor, nan=nan, posinf=posinf, neginf=neginf), y.strong)
 
 
 def result_type(*args: Any) -> np.dtype[Any]:
@@ -546,28 +557,6 @@ def vectorize(pyfunc: Function, *, excluded: Any = frozenset(), signature: str |
     return _named(getattr(pyfunc, "__name__", "vectorized"), function)
 
 
-def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Array:
-    """Return where elements are equal within tolerances."""
-    x, y = together((a, b))[0]
-    return made(fnp.isclose(x, y, rtol=rtol, atol=atol, equal_nan=equal_nan))
-
-
-def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Array:
-    """Return whether all elements are equal within tolerances."""
-    return made(fnp.all(isclose(a, b, rtol, atol, equal_nan)._tensor))
-
-
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
-    """Return whether two arrays have the same shape and elements."""
-    x, y = array(a1), array(a2)
-    if x.shape != y.shape:
-        return made(np.False_)
-    same = elementwise(fnp.equal, x, y)._tensor
-    if equal_nan:
-        same = fnp.logical_or(same, elementwise(lambda a, b: fnp.isnan(a) & fnp.isnan(b), x, y)._tensor)
-    return made(fnp.all(same))
-
-
 def finfo(dtype: Any) -> Any:
     """Return the limits of a dtype of floating-point numbers."""
     kind = canonical(dtype_of(dtype))
@@ -595,16 +584,6 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Array:
             "fgrad's jax.numpy.roots has no roots of leading zeros: leave out strip_zeros"
         )
     return made(fnp.roots(x._tensor)).astype(np.result_type(x.dtype, np.complex64))
-
-
-def array_equiv(a1: Any, a2: Any) -> Array:
-    """Return whether two arrays have the same elements where they are broadcast to one shape."""
-    x, y = array(a1), array(a2)
-    try:
-        np.broadcast_shapes(x.shape, y.shape)
-    except ValueError:
-        return made(np.False_)
-    return made(fnp.all(elementwise(fnp.equal, x, y)._tensor))
 
 
 stack = _joined("stack")
@@ -650,18 +629,8 @@ class Scalar:
         return f"<class 'jax.numpy.{self.__name__}'>"
 
 
-def _transform(name: str) -> Function:
-    found = getattr(fnp.fft, name)
-
-    def function(a: Any, *args: Any, **kwargs: Any) -> Array:
-        x = as_array(a)
-        return made(found(x.astype(to_inexact(x.dtype, weak=False)[0])._tensor, *args, **kwargs))
-
-    return _named(name, function)
-
-
 FFT: dict[str, Any] = {
-    name: _transform(name)
+    name: _of_one(f"fft.{name}", _averaged)
     for name in words("fft fft2 fftn hfft ifft ifft2 ifftn ihfft irfft irfft2 irfftn rfft rfft2 rfftn")
 } | {
     "fftfreq": lambda n, d=1.0, *, dtype=None: as_array(np.fft.fftfreq(n, d)).astype(float),
@@ -698,21 +667,19 @@ NAMES: dict[str, Any] = {
     **{name: _of_one(name, _kept) for name in TRUTHS},
     **{name: _product(name) for name in PRODUCTS},
     **{name: _joined(name) for name in JOINS},
-    **{name: _split(name) for name in ("split", "array_split", "hsplit", "vsplit", "dsplit")},
+    **{name: _of_one(name, _divided) for name in ("split", "array_split", "hsplit", "vsplit", "dsplit")},
+    **{name: _compared(name, as_array) for name in ("isclose", "allclose")},
+    **{name: _compared(name, array) for name in ("array_equal", "array_equiv")},
     **{name: _any(name) for name in OTHERS},
     **{name: Scalar(name) for name in SCALARS},
     **{name: getattr(np, name) for name in NUMPYS},
     **short_dtypes(),
-    "allclose": allclose,
     "arange": arange,
     "argwhere": argwhere,
     "flatnonzero": lambda a, **kwargs: nonzero(as_array(a).reshape(-1), **kwargs)[0],
     "nonzero": nonzero,
     "unique": unique,
     "array": array,
-    "array_equal": array_equal,
-    "array_equiv": array_equiv,
-    "isclose": isclose,
     "asarray": asarray,
     "astype": astype,
     "bool_": Scalar("bool"),
@@ -735,14 +702,12 @@ NAMES: dict[str, Any] = {
     "linspace": linspace,
     "load": lambda file, *args, **kwargs: array(np.load(file, *args, **kwargs)),
     "save": lambda file, arr, *args, **kwargs: np.save(file, np.asarray(arr), *args, **kwargs),
-    "nan_to_num": nan_to_num,
     "ndarray": Array,
     "ones": ones,
     "ones_like": _like(fnp.ones),
     "promote_types": promote_types,
     "result_type": result_type,
     "roots": roots,
-    "round": round_,
     "take": take,
     "finfo": finfo,
     "iinfo": lambda d: np.iinfo(canonical(dtype_of(d))),
@@ -769,4 +734,5 @@ for _method in words(
 ):
     setattr(Array, _method, lambda self, *args, _f=NAMES[_method], **kwargs: _f(self, *args, **kwargs))
 Array.flatten = NAMES["ravel"]  # type: ignore[attr-defined]
+Array.__round__ = NAMES["round"]  # type: ignore[attr-defined]
 Array.copy = lambda self: self  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import fgrad.scipy.sparse.linalg
 from fgrad.compat.jax.arrays import Array, made, opened
 from fgrad.compat.jax.custom import custom_vjp
 from fgrad.compat.jax.jaxprs import closure_convert
@@ -32,8 +33,6 @@ def _iteration(name: str) -> Callable[..., Any]:
         M: Any = None,  # noqa: N803
         **options: Any,
     ) -> tuple[Any, None]:
-        import fgrad.scipy.sparse.linalg  # noqa: PLC0415 -- it needs SciPy
-
         options.pop("solve_method", None)  # which changes no result
         if callable(M):
             raise NotImplementedError(f"fgrad's jax.scipy.sparse.linalg.{name} takes M as a matrix")
