@@ -357,6 +357,15 @@ def test_vmap():
 
 
 @pytest.mark.parametrize(
+    "function", [lambda x, y: x + y, lambda x, y: x == y, jnp.add, jnp.logaddexp, lax.mul]
+)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_shapes_that_do_not_go_together_are_a_type_error(function, compiled):
+    with pytest.raises(TypeError, match=r"incompatible shapes for broadcasting: \(3,\), \(2,\)"):
+        (jax.jit(function) if compiled else function)(jnp.ones(3), jnp.ones(2))
+
+
+@pytest.mark.parametrize(
     ("mode", "floats", "integers"),
     [
         (None, [2, np.nan, np.nan, -1], [7, -(2**31), -(2**31), 6]),

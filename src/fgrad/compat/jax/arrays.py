@@ -434,6 +434,19 @@ def of_elements(function: Callable[..., Any], *, inexact: bool = False) -> Calla
     return of_values
 
 
+def of_shapes(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of Tensors whose errors about shapes are of the class that they have in JAX."""
+
+    def checked(*xs: Any) -> Any:
+        try:
+            return function(*xs)
+        except ValueError as error:
+            shapes = ", ".join(str(x.shape) for x in xs)
+            raise TypeError(f"{name} got incompatible shapes for broadcasting: {shapes}: {error}") from error
+
+    return checked
+
+
 def check_ranks(*args: Any) -> None:
     """Refuse operands of different ranks, where the program asks for that."""
     if CONFIG.jax_numpy_rank_promotion == "raise" and len({np.ndim(a) for a in args} - {0}) > 1:
@@ -452,7 +465,7 @@ def power(x: Any, y: Any) -> Array:
 def _operator(
     name: str, function: Callable[..., Any], *, inexact: bool = False, strong: bool = False
 ) -> None:
-    counts = name in ("floordiv", "mod")
+    counts, function = name in ("floordiv", "mod"), of_shapes(name, function)
 
     def combined(self: Array, other: Any, operands: Sequence[Any]) -> Any:
         if not _is_operand(other):
@@ -473,18 +486,6 @@ def _operator(
         setattr(Array, f"__r{name}__", backward)
 
 
-def of_shapes(name: str, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a product whose errors about shapes are of the class that they have in JAX."""
-
-    def product(x: Any, y: Any) -> Any:
-        try:
-            return function(x, y)
-        except ValueError as error:
-            raise TypeError(f"{name} of shapes {x.shape} and {y.shape}: {error}") from error
-
-    return product
-
-
 def _view_by(function: Callable[[Any], Any]) -> property:
     return property(lambda self: made(function(self._tensor), self.form))
 
@@ -497,13 +498,8 @@ def _is_operand(x: Any) -> bool:
 
 for _name, _function in (
     *(("add", fnp.add), ("sub", fnp.subtract), ("mul", fnp.multiply), ("floordiv", fnp.floor_divide)),
-    *(("mod", fnp.remainder), ("and", fnp.bitwise_and), ("or", fnp.bitwise_or)),
-    *(
-        ("xor", fnp.bitwise_xor),
-        ("lshift", fnp.left_shift),
-        ("rshift", fnp.right_shift),
-        ("matmul", of_shapes("matmul", fnp.matmul)),
-    ),
+    *(("mod", fnp.remainder), ("and", fnp.bitwise_and), ("or", fnp.bitwise_or), ("xor", fnp.bitwise_xor)),
+    *(("lshift", fnp.left_shift), ("rshift", fnp.right_shift), ("matmul", fnp.matmul)),
 ):
     _operator(_name, _function)
 _operator("truediv", fnp.true_divide, inexact=True)
@@ -528,16 +524,10 @@ for _name, _view in (
     *(("T", fnp.transpose), ("mT", fnp.matrix_transpose), ("real", fnp.real), ("imag", fnp.imag)),
 ):
     setattr(Array, _name, _view_by(_view))
-for _name, _function in (
-    *(
-        ("multiply", operator.mul),
-        ("mul", operator.mul),
-        ("divide", operator.truediv),
-        ("power", operator.pow),
-    ),
-    ("min", lambda x, y: elementwise(fnp.minimum, x, y)),
-    ("max", lambda x, y: elementwise(fnp.maximum, x, y)),
+for _name, _combine in (
+    *(("multiply", operator.mul), ("mul", operator.mul), ("divide", operator.truediv)),
+    *(("power", operator.pow), ("min", of_elements(fnp.minimum)), ("max", of_elements(fnp.maximum))),
 ):
-    setattr(_At, _name, lambda self, value, _f=_function, **options: self._from_old(_f, value, options))
+    setattr(_At, _name, lambda self, value, _f=_combine, **options: self._from_old(_f, value, options))
 setattr(Array, "__rpow__", lambda self, other: power(other, self))  # noqa: B010 -- as below
 setattr(Array, "__pow__", _pow)  # noqa: B010 -- checkers look for no operator in assignments

@@ -104,7 +104,7 @@ def _named(name: str, function: Function) -> Function:
 
 
 def _elements(name: str, *, inexact: bool) -> Function:
-    found = getattr(fnp, name)
+    found = of_shapes(name, getattr(fnp, name))
 
     def function(*args: Any, **kwargs: Any) -> Array:
         if kwargs:
