@@ -644,3 +644,122 @@ def adaptive_quadrature(a, b, c):
 def a_recursion_that_writes(x):
     countdown(x, 5)
     return np.sum(x * x)
+
+
+# ---- names, and the order of what is evaluated ------------------------------------------------------------
+
+
+@case(X, 4)
+def a_bound_that_the_loop_changes(x, n):
+    total = 1.0
+    for i in range(n):
+        n = 2
+        total = total * x[i] + n
+    return total * n
+
+
+@njit
+def with_a_bound_that_changes(x, n):
+    total = 1.0
+    for i in range(n):
+        n = i
+        total = total * x[i] + n
+    return total * n
+
+
+@case(X, 4)
+def a_call_whose_argument_is_assigned(x, n):
+    return with_a_bound_that_changes(x, n) * with_a_bound_that_changes(x, 3)
+
+
+@case(X, 5)
+def lengths_of_parameters_that_are_assigned(x, n):
+    y = np.zeros(n)
+    view = x[1:n]
+    n = 3
+    view[0] = x[n] * n
+    for i in range(len(y)):
+        y[i] = x[i] * n
+    return y * view.sum()
+
+
+@case(A, 1)
+def a_row_whose_number_is_assigned(a, i):
+    row = a[i]
+    i = 0
+    row[0] = a[i, 1] * 3.0
+    return a[1, 0] * row[1]
+
+
+@case(X)
+def names_of_flags(x):
+    left_1, skipped_1, returned_, result_ = x[0] * 2.0, x[1], x[2] ** 2, 1.0
+    for i in range(len(x)):
+        if x[i] > 50.0:
+            return x[i]
+        if x[i] < 0.8:
+            if x[i] > 0.5:
+                continue
+            result_ += 1.0
+        if result_ > 30.0:
+            break
+        result_ += x[i] * left_1 * skipped_1
+        skipped_1 *= x[i]
+    return result_ * returned_ + left_1
+
+
+@njit
+def with_names_of_a_recursion(x, at_, depth_, stack_x):
+    if depth_ <= 0:
+        return x * at_
+    value_ = x * stack_x
+    at = with_names_of_a_recursion(value_, at_ + x, depth_ - 1, stack_x)
+    k_1_ = at * 2.0
+    return k_1_ * value_ + at * at
+
+
+@case(0.7, 1.1, 3, 0.9)
+def names_of_a_recursion(x, a, n, scale):
+    return with_names_of_a_recursion(x, a, n, scale)
+
+
+@njit
+def doubled_at(x, i):
+    x[i] *= 2.0
+    return i
+
+
+@case(X, A)
+def a_value_before_the_index_that_changes_it(x, a):
+    x[doubled_at(x, 0)] = x[0]
+    y = np.zeros(2)
+    y[doubled_at(x, 1)] = x[1]
+    a[int(x[2] * 0.0), doubled_at(x, 2)] = x[2]
+    return x[0] * x[1] * y[1] + a[0, 2] * x[2]
+
+
+@case(X, np.array([1, 0, 2]))
+def places_from_the_end_of_a_tuple(x, places):
+    numbers, counts = (x[0], x[1] * 2.0, x[2]), (1, 2, 3)
+    total = 0.0
+    for i in places:
+        total += numbers[i] * counts[-1 - i] + numbers[~i]
+    return total
+
+
+@case(X, 0)
+def numbers_that_and_and_or_choose(x, n):
+    total = (n or 3) * x[0] + (n and 5) * x[1] + (x[2] or x[3]) + (x[0] and x[1])
+    for i in range(3):
+        if (i or n) and not (i and x[i] > 0.5):
+            total += x[i] ** 2
+        total *= (x[i] > 5.0 or x[i]) + ((i and x[0]) or x[1])
+    return total
+
+
+@case(A, 1)
+def a_new_axis_on_one_element(a, i):
+    one, other = a[i, i, None], a[0, i, None]
+    i = 2
+    a[1, 1] = 5.0 * a[0, 0]
+    return one * a[i, i] + other

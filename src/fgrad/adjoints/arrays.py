@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -230,9 +230,8 @@ class Arrays(Indexing):
         return self.elementwise(element, [x, y])
 
     def of_UnaryOp(self, node: ast.UnaryOp) -> Value:  # noqa: D102, N802
-        x = self.expr(node.operand)
-        if isinstance(node.op, ast.Not):
-            x = self.truth(x)
+        negated = isinstance(node.op, ast.Not)
+        x = self.truth(self.condition(node.operand)) if negated else self.expr(node.operand)
         op = type(node.op)
 
         def element(a: Any) -> Any:
@@ -265,20 +264,38 @@ class Arrays(Indexing):
         return Scalar(syntax.typed(ast.BoolOp(ast.And(), [self.number(p) for p in parts]), types.boolean))
 
     def of_BoolOp(self, node: ast.BoolOp) -> Value:  # noqa: D102, N802
-        parts = []
-        for k, n in enumerate(node.values):
+        *before, found = (self.number(x) for x in self.alternatives(node, self.expr))
+        for x in reversed(before):
+            if isinstance(x.ty, types.Boolean) and isinstance(found.ty, types.Boolean):
+                found = syntax.typed(ast.BoolOp(node.op, [x, found]), types.boolean)
+                continue
+            ways = (found, x) if isinstance(node.op, ast.And) else (x, found)
+            found = syntax.typed(ast.IfExp(self.truth(Scalar(x)).node, *ways), unified(x.ty, found.ty))
+        return Scalar(found)
+
+    def condition(self, node: ast.expr) -> Value:
+        """Return an expression of which only the truth counts."""
+        if not isinstance(node, ast.BoolOp):
+            return self.expr(node)
+        parts = [self.truth(x).node for x in self.alternatives(node, self.condition)]
+        return Scalar(syntax.typed(ast.BoolOp(node.op, parts), types.boolean))
+
+    def alternatives(self, node: ast.BoolOp, form: Callable[[ast.expr], Value]) -> list[Value]:
+        """Return the parts of `and` and `or`, of which those behind the first may not be evaluated."""
+        parts: list[Value] = []
+        for n in node.values:
             before = len(self.out)
-            parts.append(self.truth(self.expr(n)).node)
-            if k and len(self.out) > before:
+            parts.append(form(n))
+            if len(parts) > 1 and len(self.out) > before:
                 raise self.fail(
                     f"`{ast.unparse(node)}` may not evaluate `{ast.unparse(n)}`, which takes more than a "
                     "formula",
                     "Write it with `if`",
                 )
-        return Scalar(syntax.typed(ast.BoolOp(node.op, parts), types.boolean))
+        return parts
 
     def of_IfExp(self, node: ast.IfExp) -> Value:  # noqa: D102, N802
-        test = self.truth(self.expr(node.test))
+        test = self.truth(self.condition(node.test))
         if isinstance(test.node, ast.Constant):
             return self.expr(node.body if test.node.value else node.orelse)
         parts, blocks = [], []

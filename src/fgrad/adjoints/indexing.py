@@ -36,12 +36,14 @@ class Indexing(Calls):
         """Return the parts of an index: values, slices, None and Ellipsis."""
         parts = node.elts if isinstance(node, ast.Tuple) else [node]
         found: list[Any] = []
-        for p in parts:
+        for k, p in enumerate(parts):
             if isinstance(p, ast.Slice):
                 ends = [None if e is None else self.integer(self.expr(e)) for e in (p.lower, p.upper, p.step)]
                 found.append(ast.Slice(*ends))
             else:
                 v = self.expr(p)
+                if any(self.calls_kernel(later) for later in parts[k + 1 :]):
+                    v = self.kept(v)
                 found += v.items if isinstance(v, Group) else [v]
         return found
 
@@ -75,6 +77,9 @@ class Indexing(Calls):
         found = items[-1]
         for k in range(len(items) - 2, -1, -1):
             test = syntax.typed(ast.Compare(node, [ast.Eq()], [ast.Constant(k)]), types.boolean)
+            if getattr(node.ty, "signed", False):
+                from_end = ast.Compare(node, [ast.Eq()], [ast.Constant(k - len(items))])
+                test = syntax.typed(ast.BoolOp(ast.Or(), [test, from_end]), types.boolean)
             found = syntax.typed(ast.IfExp(test, items[k], found), unified(items[k].ty, found.ty))
         return Scalar(found)
 
@@ -126,7 +131,7 @@ class Indexing(Calls):
     def view(self, base: Array, index: Sequence[Any]) -> Value:
         """Return a view by integers and slices; new axes are those of an array expression."""
         if any(isinstance(i, Static) for i in index):
-            plain = [i for i in index if not isinstance(i, Static)]
+            plain = [self.kept_index(i) for i in index if not isinstance(i, Static)]
             under = self.indexed(base, plain)
             kept = [i for i in index if isinstance(i, Static | ast.Slice)]
             places = [k for k, i in enumerate(kept) if not isinstance(i, Static)]
@@ -152,6 +157,10 @@ class Indexing(Calls):
         form = ast.Subscript(ast.Name(base.name, ast.Load()), where, ast.Load())
         kind = kinds[0] if len(kinds) == 1 else types.Tuple(kinds)
         return self.new_view(base, form, self.typed_call(operator.getitem, base.type, kind))
+
+    def kept_index(self, i: Any) -> Any:
+        """Return a part of an index that stays what it is, where it is one integer."""
+        return Scalar(self.stable(self.integer(i))) if isinstance(i, Scalar) else i
 
     def sliced(self, index: Sequence[Any]) -> bool:
         """Return whether an index leaves anything out."""

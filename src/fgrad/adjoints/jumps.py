@@ -10,7 +10,7 @@ import ast
 from itertools import count
 from typing import Any
 
-RESULT, RETURNED = "result_", "returned_"
+RESULT, RETURNED = ".result", ".returned"  # with a dot, which no name of a user's has
 
 
 def without_jumps(function: ast.FunctionDef) -> list[ast.stmt]:
@@ -77,7 +77,7 @@ class _Writer:
 
     def loop(self, s: Any) -> tuple[list[ast.stmt], set[str]]:
         number = next(self.numbers)
-        left, skipped = f"left_{number}", f"skipped_{number}"
+        left, skipped = f".left_{number}", f".skipped_{number}"
         body, flags, _ = self.block(s.body, left, skipped)
         if skipped in flags and _needs(body, skipped):
             body = [_set(skipped, False, s), *body]
@@ -133,7 +133,7 @@ def _pruned(stmts: list[ast.stmt]) -> list[ast.stmt]:
         for s in block:
             if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name):
                 flag = s.targets[0].id
-                if flag not in read and flag.startswith((RETURNED, "left_", "skipped_")):
+                if flag not in read and flag.startswith(".") and flag != RESULT:
                     continue
             for part in ("body", "orelse"):
                 if getattr(s, part, None):

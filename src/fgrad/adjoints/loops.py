@@ -74,7 +74,7 @@ class Loops(Arrays):
         self.assign(count, syntax.constant(0))
         more = syntax.typed(ast.BinOp(ast.Name(count, ast.Load()), ast.Add(), ast.Constant(1)), types.intp)
         with self.aside() as emitted:
-            test = self.truth(self.expr(s.test)).node
+            test = self.truth(self.condition(s.test)).node
         if not emitted:
             body = self.loop_body(s, lambda: self.assign(count, more))
             self.out.append(While(test, body, s.lineno, count, until))
@@ -83,7 +83,7 @@ class Loops(Arrays):
         self.assign(flag, syntax.constant(value=False))
 
         def guarded() -> None:
-            held = self.held(self.truth(self.expr(s.test)).node, "c")
+            held = self.held(self.truth(self.condition(s.test)).node, "c")
             body, after = self.branch(s.body)
             with self.aside() as left:
                 self.assign(flag, syntax.constant(value=True))

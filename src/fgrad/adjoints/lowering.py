@@ -79,6 +79,7 @@ class Lowering(Loops):
 
     def fresh(self, base: str) -> str:
         """Return a name that nobody has."""
+        base = base.replace(".", "")  # of names that no user gives
         name, k = base, 1
         while name in self.used:
             k += 1
@@ -166,6 +167,7 @@ class Lowering(Loops):
             value = given if isinstance(given, Array) or self.is_turn(given) else self.kept(given, name)
             if isinstance(value, Scalar) and name in scope.assigned:
                 value = self.held(value.node, name)
+                scope.variables[name] = value.node.id
             scope.names[name] = value
         self.block(scope.body)
         self.scopes.pop()
@@ -230,7 +232,7 @@ class Lowering(Loops):
         self.hint = only.id if isinstance(only, ast.Name) and only.id != RESULT else "a"
         value = self.expr(s.value)
         self.hint = "a"
-        if len(s.targets) > 1:
+        if len(s.targets) > 1 or any(self.calls_kernel(t) for t in s.targets):
             value = self.kept(value)
         for target in s.targets:
             self.store_to(target, value)
@@ -372,7 +374,7 @@ class Lowering(Loops):
         return body, after
 
     def on_If(self, s: ast.If) -> None:  # noqa: D102, N802
-        value = self.expr(s.test)
+        value = self.condition(s.test)
         if isinstance(value, Static | Group):
             known = value.value if isinstance(value, Static) else value.items
             self.block(s.body if known else s.orelse)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 LIMIT = 4096  # of calls inside of one another
-DEPTH, AT, VALUE = "depth_", "at_", "value_"
+DEPTH, AT, VALUE = ".depth", ".at", ".value"  # with a dot, which no name of a user's has
 _RETURN = -1
 
 
@@ -125,7 +125,7 @@ class _Machine:
 
     def fresh(self, base: str) -> str:
         self.count += 1
-        return f"{base}_{self.count}_"
+        return f".{base}_{self.count}"
 
     def is_plain(self, s: ast.AST, *, inside: bool = False) -> bool:
         """Return whether a statement stays as it is: it neither calls the function nor leaves the block."""
@@ -279,13 +279,13 @@ class _Machine:
         return ast.Tuple([_name(k) for k in kept], ast.Load()) if self.width else _name(kept[0])
 
     def values(self) -> list[str]:
-        return [f"{VALUE}{k}_" for k in range(self.width)] if self.width else [VALUE]
+        return [f"{VALUE}_{k}" for k in range(self.width)] if self.width else [VALUE]
 
     def leave(self, value: Any) -> None:
         if value is not None:
             if isinstance(value, ast.Tuple):
                 for k, e in enumerate([self.hoisted(e) for e in value.elts]):
-                    self.emit(_set(f"{VALUE}{k}_", e))
+                    self.emit(_set(f"{VALUE}_{k}", e))
             else:
                 self.emit(_set(VALUE, self.hoisted(value)))
         self.emit(_set(AT, _RETURN))
@@ -303,7 +303,7 @@ class _Machine:
                     places.setdefault(n.id, set()).add(k)
                     if isinstance(n.ctx, ast.Store):
                         stored.add(n.id)
-        own = {AT, DEPTH, VALUE, *(f"{VALUE}{k}_" for k in range(self.width or 0))}
+        own = {AT, DEPTH, VALUE, *(f"{VALUE}_{k}" for k in range(self.width or 0))}
         return sorted(
             n
             for n in stored - own
@@ -323,7 +323,7 @@ class _Machine:
                 test = ast.Compare(_name(AT), [ast.Eq()], [ast.Constant(k)])
                 chain = [ast.If(test, self.blocks[k], chain)]
         back: list[ast.stmt] = [_set(DEPTH, ast.BinOp(_name(DEPTH), ast.Sub(), ast.Constant(1)))]
-        back += [_set(n, ast.Subscript(_name(f"stack_{n}"), _name(DEPTH), ast.Load())) for n in (*kept, AT)]
+        back += [_set(n, ast.Subscript(_name(f".stack_{n}"), _name(DEPTH), ast.Load())) for n in (*kept, AT)]
         top = ast.Compare(_name(DEPTH), [ast.Eq()], [ast.Constant(0)])
         leave = ast.If(top, [_set(DEPTH, ast.UnaryOp(ast.USub(), ast.Constant(1)))], back)
         ends = ast.Compare(_name(AT), [ast.Lt()], [ast.Constant(0)])
@@ -331,7 +331,7 @@ class _Machine:
         start: list[ast.stmt] = [_set(DEPTH, 0), _set(AT, 0)]
         for n in (*kept, AT):
             new = ast.Call(_node(Known, np.empty), [ast.Constant(LIMIT), _node(TypeOf, n)], [])
-            start += [_set(f"stack_{n}", new)]
+            start += [_set(f".stack_{n}", new)]
         returned = [_name(v) for v in self.values()]
         end = (
             [ast.Return(ast.Tuple(returned, ast.Load()) if self.width else returned[0])] if self.gives else []
@@ -343,7 +343,7 @@ class _Machine:
         return ast.fix_missing_locations(made)
 
     def push(self, kept: Sequence[str], behind: int) -> list[ast.stmt]:
-        where = [ast.Subscript(_name(f"stack_{n}"), _name(DEPTH), ast.Store()) for n in (*kept, AT)]
+        where = [ast.Subscript(_name(f".stack_{n}"), _name(DEPTH), ast.Store()) for n in (*kept, AT)]
         values = [*map(_name, kept), ast.Constant(behind)]
         found: list[ast.stmt] = [ast.Assign([w], v) for w, v in zip(where, values, strict=True)]
         found.append(_set(DEPTH, ast.BinOp(_name(DEPTH), ast.Add(), ast.Constant(1))))

@@ -145,6 +145,7 @@ class Scope:
         self.body: list[ast.stmt] = without_jumps(source.loops)
         self.stores: Counter[str] = Counter(stored_names(self.body))
         self.assigned: set[str] = set(self.stores)
+        self.stores.update(a.arg for a in source.tree.args.args)  # a call assigns them first
         self.result: Value = Static(None)
         self.variables: dict[str, str] = {}  # names of scalars, by those of the source
         self.carried: set[str] = set()  # names of arrays that loops around bind anew
