@@ -625,6 +625,15 @@ def moving():
 
         return f
 
+    def writing():
+        k = Kind(fg.tensor(1.0))
+
+        def f(x):
+            k.w += 2.0
+            return x * k.w
+
+        return f
+
     def taking(items, of=lambda item: item):
         def make():
             it = items()
@@ -639,6 +648,7 @@ def moving():
     yield "a variable of a function around", counting
     yield "an attribute", stepping
     yield "a dictionary", adding
+    yield "a Tensor", writing
     yield "a list", taking(lambda: iter([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]))
     yield "a range", taking(lambda: iter(range(1, 9)))
     yield "a generator", taking(generated)
@@ -684,6 +694,67 @@ def test_loops_whose_turns_differ_are_refused_where_one_turn_is_traced(loop, by_
     f = make()
     with pytest.raises(TypeError, match=r"changes .* traced once for all turns.*Let the loop carry it"):
         fg.jit(lambda x: loop(f, x))(X)
+
+
+def test_a_tensor_from_outside_that_got_a_value_of_the_program_is_not_read_as_before():
+    w = fg.tensor(1.0)
+
+    @fg.jit
+    def descended(x):
+        nonlocal w
+        w -= 0.5 * x
+        return w * x
+
+    exactly(descended(1.0), 0.5)
+    with pytest.raises(fg.EscapedTensorError):
+        descended(1.0)
+
+
+def test_gradients_of_tensors_from_outside_are_what_they_are_now():
+    w = fg.tensor([1.0, 2.0])
+    gm = fg.GradManager().attach(w)
+    f = fg.jit(lambda x: x if w.grad is None else x * w.grad)
+    exactly(f(2.0), 2.0)
+    for k in range(1, 3):
+        with gm:
+            gm.backward(w * w)
+        exactly(f(2.0), k * 2.0 * np.array([2.0, 4.0]))
+    w.grad *= 3.0
+    exactly(f(2.0), 12.0 * np.array([2.0, 4.0]))
+    w.grad = None
+    exactly(f(2.0), 2.0)
+
+
+def test_gradients_that_a_program_adds_to_are_not_read_as_before():
+    w = fg.tensor([1.0, 2.0])
+    gm = fg.GradManager().attach(w)
+
+    @fg.jit
+    def accumulated(x):
+        with gm:
+            gm.backward(w * x)
+        return w.grad
+
+    exactly(accumulated(3.0), [3.0, 3.0])
+    with pytest.raises(fg.EscapedTensorError):
+        accumulated(3.0)
+
+
+def test_gradients_that_are_set_before_they_are_read_trace_nothing_anew():
+    w, traces = fg.tensor([1.0, 2.0]), []
+    gm = fg.GradManager().attach(w)
+
+    @fg.jit
+    def slope(x):
+        traces.append(1)
+        w.grad = None
+        with gm:
+            gm.backward(w * w * x)
+        return w.grad
+
+    for k in range(3):
+        exactly(slope(k + 1.0), (k + 1.0) * np.array([2.0, 4.0]))
+    assert len(traces) == 1
 
 
 def test_what_is_made_at_the_first_call_is_traced_twice_at_most():

@@ -36,7 +36,16 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.snapshot import refuse_objects, refuse_subclass, snapshot
 from fgrad.core.tape import HIDDEN, Node, ParentAval, Pick, Tape
-from fgrad.core.trace import NOTHING, State, Trace, Tracer, current, inherited_state, note_change
+from fgrad.core.trace import (
+    NOTHING,
+    State,
+    Trace,
+    Tracer,
+    current,
+    inherited_state,
+    note_change,
+    note_gradient,
+)
 from fgrad.errors import NotLinearError
 
 if TYPE_CHECKING:
@@ -117,9 +126,11 @@ class Tensor(Operators):
     def grad(self) -> Tensor | None:
         """The gradient that `GradManager.backward` left here, or None."""
         try:
-            return self._grad
+            found = self._grad
         except AttributeError:
-            return None
+            found = None
+        note_gradient(self, found)
+        return found
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
@@ -128,6 +139,7 @@ class Tensor(Operators):
         if value is not None and value.shape != self.shape:
             raise ValueError(f"a gradient has the shape of its tensor: {self.shape}, not {value.shape}")
         note_change(self)
+        note_gradient(self, NotImplemented)
         self._grad = value
 
     def detach(self) -> Tensor:

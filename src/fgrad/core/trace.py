@@ -44,6 +44,8 @@ class Trace:
     muted = False  # whether callbacks that only look are left out: what runs is seen a second time
     is_open = True  # a tape closes before it leaves the stack, where managers end out of order
     changes: dict[int, weakref.ref[Any]] | None = None  # what changed since, where it may have to run again
+    # Tensors whose `.grad` was asked for or set since, and what it was where that was asked for first
+    gradients: dict[int, tuple[weakref.ref[Any], Any]] | None = None
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Interpret `primitive` applied to `args`; tracers of this trace come as Tensors that hold them."""
@@ -313,6 +315,20 @@ def note_change(x: Any) -> None:
                 t.changes[id(x)] = weakref.ref(x)
             except TypeError:  # it is not known how long such a thing lives
                 t.changes[id(x)] = weakref.ref(type(x))
+
+
+def note_gradient(x: Any, known: Any) -> None:
+    """Tell every trace whose program holds for later calls that the function reads, or sets, `x.grad`.
+
+    Args:
+        x: a Tensor.
+        known: what the function reads; NotImplemented where it sets that.
+    """
+    for t in _state.get().traces:
+        if t.gradients is not None:
+            before = t.gradients.get(id(x))
+            if before is None or before[0]() is None:
+                t.gradients[id(x)] = weakref.ref(x), known
 
 
 def note_call(f: Callable[..., Any]) -> None:

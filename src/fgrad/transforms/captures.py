@@ -63,6 +63,7 @@ class Captures:
         """
         walk = _walked(fun, given)
         self.tensors: list[Tensor] = list(walk.tensors.values())
+        self.values: dict[int, Any] = {id(t): t._value for t in self.tensors}
         if walk.steps > FAR or walk.is_cut:
             warnings.warn(
                 f"{name_of(fun)} reaches more than {FAR} functions, arrays and objects by name, or some that "
@@ -89,9 +90,14 @@ class Captures:
         """Whether there is anything to compare."""
         return bool(self._found)
 
+    def is_written(self) -> bool:
+        """Return whether one of the Tensors was written to."""
+        return any(t._value is not self.values[id(t)] for t in self.tensors)
+
     def changed(self) -> str:
         """Return what is not as it was, in words."""
-        return next((name for name, code in self._found if not self._compiled([code])()), "")
+        what = next((name for name, code in self._found if not self._compiled([code])()), "")
+        return what or ("a Tensor from outside" if self.is_written() else "")
 
     def _compiled(self, conditions: list[str]) -> Callable[[], bool]:
         text = "\n".join(

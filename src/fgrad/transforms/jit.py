@@ -470,6 +470,7 @@ class _Tracing(Inner):
     def __init__(self, level: int) -> None:
         super().__init__(level, "jit")
         self.constants: dict[int, Any] = {}
+        self.gradients = {}
 
     def operand(self, x: Any) -> Any:
         """Return `x` as it stands in an equation."""
@@ -533,8 +534,12 @@ class Specialisation:
         known = {id(t._value) for t in tensors} | set(map(id, arrays))
         if stage.constants.keys() <= known:
             tensors = [t for t in tensors if id(t) not in ids]
-        self._watched = [(ref(t), t._value, is_tracked(t)) for t in tensors]
+        values = before.values  # likewise of Tensors
+        self._watched = [(ref(t), values.get(id(t), t._value), is_tracked(t)) for t in tensors]
         self._policy = config.escape_policy() if tensors else ""
+        read = [(r, g) for r, g in (stage.gradients or {}).values() if g is not NotImplemented]
+        self._gradients = [(r, g) for r, g in read if r() is not None]
+        self._watched += [(ref(g), g._value, is_tracked(g)) for _, g in self._gradients if g is not None]
 
     def _stage(self, fun: Callable[..., Any], call: Call) -> tuple[_Tracing, list[Var], list[Any]]:
         """Run the function on values that are not there; return its inputs and outputs."""
@@ -564,6 +569,10 @@ class Specialisation:
             t = r()
             if t is None or t._value is not v or is_tracked(t) is not tracked:
                 return changed
+        for r, g in self._gradients:
+            t = r()
+            if t is not None and t.grad is not g:
+                return "the gradient of a Tensor that it reads from outside has changed"
         for r, aval in zip(self.handles, self.procedure.ins, strict=False):
             t = r()
             if t is None or t.shape != aval.shape or t.dtype != aval.dtype:
@@ -583,7 +592,7 @@ class Specialisation:
     @lazy
     def _is_direct(self) -> bool:
         """Whether the program and its arguments are all that a call depends on."""
-        if self.handles or self._watched or self.limits or not self.is_kept:
+        if self.handles or self._watched or self._gradients or self.limits or not self.is_kept:
             return False
         procedure = self.procedure
         return not (communicates(procedure.program) or procedure.is_moving or procedure.held_place)

@@ -585,7 +585,9 @@ def steady(title: str, functions: Sequence[Callable[..., Any]], make: Callable[[
     """
     before = [Captures(f) for f in functions]
     made = make()
-    moved = [(f, b.changed()) for f, b in zip(functions, before, strict=True) if not b.fresh()]
+    moved = [
+        (f, b.changed()) for f, b in zip(functions, before, strict=True) if not b.fresh() or b.is_written()
+    ]
     if moved and _prints(make()) != _prints(made):
         f, what = moved[0]
         raise TypeError(
