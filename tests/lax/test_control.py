@@ -716,3 +716,72 @@ def test_what_the_handler_of_a_signal_raises_in_a_branch_reaches_the_caller(way)
             fg.vmap(way(lambda x: lax.cond(x > 0, branch, np.cos, x)))(np.array([1.0, -1.0]))
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def grown(c):
+    """Double a carry in place."""
+    c *= 2.0
+    return c
+
+
+def summed(c, x):
+    """Add to a carry in place, and return it as result, too."""
+    c += x
+    x *= 10.0
+    return c, c
+
+
+def accumulated(c, x):
+    c += x
+    return c
+
+
+START, ROWS = np.array([1.0, 2.0]), np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+SUMS = START + np.cumsum(ROWS, 0)
+WRITING = {
+    "scan": (lambda c, xs: lax.scan(summed, c, xs), (SUMS[-1], SUMS)),
+    "scan, checkpointed": (lambda c, xs: lax.scan(summed, c, xs, checkpoint=2), (SUMS[-1], SUMS)),
+    "scan of nothing": (lambda c, xs: grown(lax.scan(summed, c, xs[:0])[0]), START * 2),
+    "fori_loop": (lambda c, xs: lax.fori_loop(0, 3, lambda i, c: grown(c), c), START * 8),
+    "fori_loop without turns": (lambda c, xs: grown(lax.fori_loop(0, 0, lambda i, c: c, c)), START * 2),
+    "while_loop": (lambda c, xs: lax.while_loop(lambda c: np.sum(c) < 20, grown, c), START * 8),
+    "while_loop without turns": (
+        lambda c, xs: grown(lax.while_loop(lambda c: np.sum(c) < 0, grown, c)),
+        START * 2,
+    ),
+    "checkpointed": (lambda c, xs: fg.checkpointed(lambda c, i: grown(c), c, range(3)), START * 8),
+    "map": (lambda c, xs: lax.map(grown, xs), ROWS * 2),
+    "associative_scan": (lambda c, xs: lax.associative_scan(accumulated, xs), SUMS - START),
+    "cond": (lambda c, xs: lax.cond(True, grown, lambda c: c, c), START * 2),
+    "cond without a copy": (lambda c, xs: grown(lax.cond(True, lambda: c, lambda: c * 1.0)), START * 2),
+    "cond of examples": (lambda c, xs: lax.cond(c[0] > 0, grown, grown, c), START * 2),
+    "switch": (lambda c, xs: lax.switch(1, [np.sin, grown], c), START * 2),
+}
+
+
+@pytest.mark.parametrize("name", WRITING)
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda f, *xs: f(*xs),
+        lambda f, *xs: f(*map(fg.tensor, xs)),
+        lambda f, *xs: fg.jit(f)(*xs),
+        lambda f, *xs: fg.vjp(f, *xs)[0],
+        lambda f, *xs: fg.tree.map(
+            lambda y: y[1], fg.vmap(f)(*(np.stack([np.full_like(x, 10.0), x]) for x in xs))
+        ),
+    ],
+    ids=["arrays", "tensors", "jit", "vjp", "vmap"],
+)
+def test_what_bodies_write_to_is_their_own(name, run):
+    f, expected = WRITING[name]
+    c, xs = START.copy(), ROWS.copy()
+
+    def with_arguments(c, xs):
+        return f(c, xs), c * 1.0, xs * 1.0
+
+    found = run(with_arguments, c, xs)
+    for y, e in zip(*map(fg.tree.leaves, (found, (expected, START, ROWS))), strict=True):
+        close(y, e)
+    exactly(c, START)
+    exactly(xs, ROWS)

@@ -77,3 +77,37 @@ def test_what_is_excluded_is_a_set(wrong):
 def test_a_signature_is_text(wrong):
     with pytest.raises(TypeError, match=r"^a signature is text like "):
         fg.vectorize(product, signature=wrong)
+
+
+RESULTS = {
+    "vmap": lambda x: [fg.vmap(lambda a: a)(x)],
+    "vjp": lambda x: [fg.vjp(lambda a: a, x)[0], *fg.vjp(lambda a: a, x)[1](x)],
+    "vjp, auxiliary": lambda x: [fg.vjp(lambda a: (a * a, a), x, has_aux=True)[2]],
+    "jvp": lambda x: fg.jvp(lambda a: a, (x,), (x,)),
+    "linearize": lambda x: [fg.linearize(lambda a: a, x)[0], fg.linearize(lambda a: a, x)[1](x)],
+    "linear_transpose": lambda x: fg.linear_transpose(lambda a: a, x)(x),
+    "jit": lambda x: [fg.jit(lambda a: a)(x)],
+    "checkpoint": lambda x: [fg.checkpoint(lambda a: a)(x)],
+    "grad, auxiliary": lambda x: [fg.grad(lambda a: (np.sum(a), a), has_aux=True)(x)[1]],
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda f: f(np.ones(2)),
+        lambda f: f(fg.tensor(np.ones(2))),
+        lambda f: fg.jit(f)(np.ones(2)),
+        lambda f: fg.vjp(f, np.ones(2))[0],
+        lambda f: fg.vmap(f, axis_size=1)(np.ones((1, 2))),
+    ],
+    ids=["arrays", "tensors", "jit", "vjp", "vmap of vectors"],
+)
+def test_results_are_written_to_without_a_change_of_arguments(name, run):
+    def written(x):
+        for y in RESULTS[name](x):
+            y += 1.0
+        return x * 1.0
+
+    assert np.all(np.asarray(run(written)) == 1.0)

@@ -467,3 +467,94 @@ def test_custom_vjp_of_a_ufunc():
     f.defvjp(lambda x: (np.sin(x), x), lambda x, ct: (10.0 * ct * np.cos(x),))
     close(fg.grad(f)(1.0), 10.0 * np.cos(1.0))
     close(f(1.0), np.sin(1.0))
+
+
+def negated(x):
+    """Change the sign in place."""
+    x *= -1.0
+    return x
+
+
+def by_vjp(f):
+    rule = fg.custom_vjp(f)
+    rule.defvjp(lambda x: (f(x), None), lambda _, ct: (ct,))
+    return rule
+
+
+def by_jvp(f):
+    rule = fg.custom_jvp(f)
+    rule.defjvp(lambda primals, tangents: (f(*primals), tangents[0]))
+    return rule
+
+
+def by_function(f):
+    class Ruled(fg.Function):
+        def forward(self, x):
+            return f(x)
+
+        def backward(self, ct):
+            return ct
+
+    return Ruled()
+
+
+@pytest.mark.parametrize("rule", [by_vjp, by_jvp, by_function])
+@pytest.mark.parametrize("f", [negated, lambda x: x], ids=["writes", "identity"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda f, x: f(x),
+        lambda f, x: f(fg.tensor(x)),
+        lambda f, x: fg.jit(f)(x),
+        lambda f, x: fg.vjp(f, x)[0],
+        lambda f, x: fg.jvp(f, (x,), (x,))[0],
+        lambda f, x: fg.vmap(f)(x),
+    ],
+    ids=["arrays", "tensors", "jit", "vjp", "jvp", "vmap"],
+)
+def test_a_function_with_a_rule_writes_to_nothing_of_its_caller(rule, f, run):
+    ruled, x = rule(f), X.copy()
+
+    def with_argument(x):
+        y = ruled(x)
+        y += 1.0
+        return y, x * 1.0
+
+    y, kept = run(with_argument, x)
+    exactly(y, f(X.copy()) + 1.0)
+    exactly(kept, X)
+    exactly(x, X)
+
+
+def test_rules_may_write_to_residuals_and_cotangents():
+    def bwd(cosine, ct):
+        cosine *= ct
+        ct *= 0.0
+        return (cosine,)
+
+    sine = fg.custom_vjp(np.sin)
+    sine.defvjp(lambda x: (np.sin(x), np.cos(x)), bwd)
+    _, pullback = fg.vjp(sine, X)
+    for _ in range(2):
+        ct = np.array([2.0, 3.0, 4.0])
+        close(pullback(ct)[0], np.cos(X) * [2.0, 3.0, 4.0])
+        exactly(ct, [2.0, 3.0, 4.0])
+    close(fg.jacrev(sine)(X), np.diag(np.cos(X)))
+
+
+def test_rules_may_write_to_primals_and_tangents():
+    def rule(primals, tangents):
+        (x,), (t,) = primals, tangents
+        y = np.sin(x)
+        t *= np.cos(x)
+        x *= 0.0
+        return y, t
+
+    sine = fg.custom_jvp(np.sin)
+    sine.defjvp(rule)
+    _, pullback = fg.vjp(sine, X)
+    for _ in range(2):
+        close(pullback(np.ones(3))[0], np.cos(X))
+    tangent = np.ones(3)
+    close(fg.jvp(sine, (X,), (tangent,))[1], np.cos(X))
+    exactly(tangent, np.ones(3))

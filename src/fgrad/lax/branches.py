@@ -18,6 +18,7 @@ from fgrad.lax.trees import kind_of
 from fgrad.numpy.rounding import clip
 from fgrad.numpy.selection import pick
 from fgrad.ops.linear import convert
+from fgrad.transforms.calling import own
 from fgrad.transforms.stage import SAMPLE, common_type, number_type, staged, staging, weakened
 
 Fun = Callable[..., Any]
@@ -55,7 +56,7 @@ def cond(pred: Any, true_fun: Callable[..., R], false_fun: Callable[..., R], *op
         index = convert(pred != 0, np.dtype(int)) if isinstance(pred, Tensor) else np.asarray(int(bool(pred)))
         choice = _staged_switch if staging() else _mapped_switch
         return choice(index, (false_fun, true_fun), operands, "cond")  # type: ignore[no-any-return]
-    return true_fun(*operands) if pred else false_fun(*operands)
+    return own((true_fun if pred else false_fun)(*own(operands)))  # type: ignore[no-any-return]
 
 
 def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any) -> R:
@@ -91,7 +92,7 @@ def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any) -> 
         known = index if isinstance(index, Tensor) else np.asarray(int(index))
         choice = _staged_switch if staging() else _mapped_switch
         return choice(known, tuple(branches), operands, "switch")  # type: ignore[no-any-return]
-    return branches[min(max(int(index), 0), last)](*operands)
+    return own(branches[min(max(int(index), 0), last)](*own(operands)))  # type: ignore[no-any-return]
 
 
 def _pick(index: Any, ys: Sequence[Any]) -> Any:
@@ -111,7 +112,7 @@ def _mapped_switch(index: Any, branches: tuple[Fun, ...], operands: tuple[Any, .
     with np.errstate(all="ignore"):  # of examples that go another way
         if not following():
             with suppress(Exception):  # of such examples, else it is raised below
-                return choose(chosen, [f(*operands) for f in branches], what)
+                return choose(chosen, [f(*own(operands)) for f in branches], what)
         at = clip(index, 0, last)
         known = [c for f in branches if (c := closed(f, operands))]
         if len(known) == len(branches):
@@ -119,7 +120,7 @@ def _mapped_switch(index: Any, branches: tuple[Fun, ...], operands: tuple[Any, .
                 demand_equal(what, known[0].kind, c.kind)
             return choose(chosen, [c(at == k) for k, c in enumerate(known)], what)
     # each group of examples runs its own: the truth values split the batch
-    return next((f for k, f in enumerate(branches[:-1]) if at == k), branches[-1])(*operands)
+    return own(next((f for k, f in enumerate(branches[:-1]) if at == k), branches[-1])(*own(operands)))
 
 
 def _staged_switch(index: Any, branches: tuple[Fun, ...], operands: tuple[Any, ...], what: str) -> Any:

@@ -27,7 +27,7 @@ from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Trace, current, running
 from fgrad.lax.trees import Carry, as_tensors, pair, stack
 from fgrad.ops.linear import sum_axes
-from fgrad.transforms.calling import name_of
+from fgrad.transforms.calling import name_of, own_leaf
 from fgrad.transforms.segment import (
     Part,
     Standing,
@@ -330,8 +330,8 @@ def scan_in_parts(
 
     def step(k: int, state: State) -> tuple[State, list[Any]]:
         i = order[k]
-        x = tree.unflatten(structure, [a[i] for a in xs])
-        new, y = pair(f(tree.unflatten(carry_structure, state), x), f)
+        x = tree.unflatten(structure, [own_leaf(a[i]) for a in xs])
+        new, y = pair(f(tree.unflatten(carry_structure, map(own_leaf, state)), x), f)
         carry.check(new)
         found, y_structure = tree.flatten(y)
         structures[:] = [y_structure]
@@ -392,7 +392,7 @@ def checkpointed(
     source: Any = steps if isinstance(steps, Sequence | np.ndarray) else items
 
     def step(k: int, values: State) -> tuple[State, list[Any]]:
-        new = body(tree.unflatten(structure, values), source[k])
+        new = body(tree.unflatten(structure, map(own_leaf, values)), source[k])
         carry.check(new)
         return tree.leaves(new), []
 

@@ -16,6 +16,7 @@ from fgrad.lax.predicates import anywhere, choose, differs, following, going, sc
 from fgrad.lax.scans import counted, scan
 from fgrad.lax.trees import Carry, kind_of
 from fgrad.numpy.selection import pick
+from fgrad.transforms.calling import own
 from fgrad.transforms.stage import staged, staging, steady, weakened
 
 Fun = Callable[..., Any]
@@ -49,7 +50,7 @@ def while_loop(cond_fun: Callable[[C], Any], body_fun: Callable[[C], C], init_va
     if staging():
         return _staged_while(cond_fun, body_fun, init_val)  # type: ignore[no-any-return]
     carry = Carry("while_loop", body_fun, init_val)
-    value = init_val
+    value = own(init_val)
     step = _Step(body_fun)
     while True:
         go = scalar(cond_fun(value), "the condition of while_loop")
@@ -60,7 +61,7 @@ def while_loop(cond_fun: Callable[[C], Any], body_fun: Callable[[C], C], init_va
             carry.check(new)
             value = choose(functools.partial(pick, go), [new, value], "while_loop")
         else:
-            value = body_fun(value)
+            value = own(body_fun(value))
             carry.check(value)
 
 
@@ -79,7 +80,7 @@ class _Step:
                     self._closed = closed(self._fun, args)
                 if self._closed is not None:
                     return self._closed(goes, args)
-            return self._fun(*tree.map(lambda x: going(goes, x), args))
+            return self._fun(*tree.map(lambda x: going(goes, x), own(args)))
 
 
 def _staged_while(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
@@ -158,9 +159,9 @@ def fori_loop(
         steps = np.arange(start, max(start, stop))
         return scan(lambda v, i: (body_fun(int(i), v), None), init_val, steps, checkpoint=checkpoint)[0]
     carry = Carry("fori_loop", body_fun, init_val)
-    value = init_val
+    value = own(init_val)
     for i in range(start, stop):
-        value = body_fun(i, value)
+        value = own(body_fun(i, value))
         carry.check(value)
     return value
 
@@ -172,7 +173,7 @@ def _fori_of_examples(bounds: Sequence[Any], body_fun: Fun, init_val: Any) -> An
     """
     ends = [_whole(b) for b in bounds]
     if not all(np.size(b) for b in ends):
-        return init_val
+        return own(init_val)
     start, stop = bounds
 
     def step(i: Any, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from fgrad import tree
 from fgrad.lax.scans import common_length, scan
 from fgrad.ops import functions
 from fgrad.ops.linear import reshape
+from fgrad.transforms.calling import own_leaf
 from fgrad.transforms.vmap import vmap
 
 Fun = Callable[..., Any]
@@ -92,7 +94,7 @@ def associative_scan(fn: Fun, elems: Any, reverse: bool = False, axis: int = 0) 
         return x[(*(slice(None),) * (axis % x.ndim), part)]
 
     def combine(a: list[Any], b: list[Any]) -> list[Any]:
-        return tree.leaves(fn(tree.unflatten(structure, a), tree.unflatten(structure, b)))
+        return tree.leaves(fn(*(tree.unflatten(structure, builtins.map(own_leaf, x)) for x in (a, b))))
 
     def partial(xs: list[Any]) -> list[Any]:
         n = xs[0].shape[axis]

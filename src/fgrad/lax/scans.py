@@ -15,7 +15,7 @@ from fgrad.core.tensor import bind, wrap
 from fgrad.lax.bodies import fitting, promoted
 from fgrad.lax.checkpointing import scan_in_parts
 from fgrad.lax.trees import Carry, pair, stack
-from fgrad.transforms.calling import has_tensor, name_of
+from fgrad.transforms.calling import has_tensor, name_of, own
 from fgrad.transforms.stage import staged, staging, steady, weakened
 
 Fun = Callable[..., Any]
@@ -72,19 +72,19 @@ def scan(
     if checkpoint is not None and checkpoint is not False and n:
         return scan_in_parts(f, init, leaves, structure, order, checkpoint)
     if n == 0:
-        return init, _no_results(f, init, leaves, structure)
+        return own(init), _no_results(f, init, leaves, structure)
     carry = Carry("scan", f, init)
     check = carry.check
     single = leaves[0] if structure is tree.LEAF else None
-    value, ys = init, []
+    value, ys = own(init), []
     for i in order:
         x = single[i] if single is not None else tree.unflatten(structure, [a[i] for a in leaves])
-        out = f(value, x)
+        out = f(value, own(x))
         if out.__class__ is not tuple or len(out) != 2:
             out = pair(out, f)
-        value, y = out
+        value = own(out[0])  # of which the result may be a part, and the step may write to it
         check(value)
-        ys.append(y)
+        ys.append(own(out[1]))
     return value, _stacked(ys[::-1] if reverse else ys, f)
 
 

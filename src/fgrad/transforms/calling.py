@@ -13,7 +13,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import adopted, given_back, is_foreign
-from fgrad.core.tensor import Tensor, is_tracked, wrap
+from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
 from fgrad.core.trace import Tracer, current
 from fgrad.core.tracebacks import shorten
 
@@ -189,6 +189,20 @@ def plain(x: Any) -> Any:
     return x._value if x.__class__ is Tensor and not is_traced(x) else x
 
 
+def own_leaf(x: Any) -> Any:
+    """Return a leaf that may be written to without a change of `x`: a new handle, or a copy of an array."""
+    if x.__class__ is Tensor:
+        return alias(x)
+    if isinstance(x, np.ndarray) and x.flags.writeable:
+        return x.copy("K")
+    return x
+
+
+def own(x: Any) -> Any:
+    """Return a pytree of what may be written to without a change of the leaves of `x`."""
+    return own_leaf(x) if tree.is_leaf_type(x.__class__) else tree.map(own_leaf, x)
+
+
 class Delivery:
     """Hands results to the user: arrays of their own where `as_numpy`, otherwise Tensors."""
 
@@ -217,9 +231,9 @@ class Delivery:
         if x.__class__ is Tensor:
             value = x._value
             if isinstance(value, Tracer):
-                return check_live(x)
+                return alias(check_live(x))
             if not self.as_numpy or (x._nodes and is_tracked(x)):
-                return x
+                return alias(x)
             if isinstance(value, np.generic):
                 return value
             x = value

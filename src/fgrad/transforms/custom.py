@@ -34,7 +34,16 @@ from fgrad.core.tensor import Tensor, following, lowered, wrap
 from fgrad.core.trace import Trace, Tracer, below, current, next_level, running
 from fgrad.ops.linear import sum_axes
 from fgrad.transforms.batch import Batch
-from fgrad.transforms.calling import Transformed, existing, integers, is_traced, name_of, plain
+from fgrad.transforms.calling import (
+    Transformed,
+    existing,
+    integers,
+    is_traced,
+    name_of,
+    own,
+    own_leaf,
+    plain,
+)
 from fgrad.transforms.operations import pulled
 
 if TYPE_CHECKING:
@@ -107,11 +116,11 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
         if not tapes:
             return outs
     if top is None:
-        inner = [_as_tensor(a) for a in args]
+        inner = [own_leaf(_as_tensor(a)) for a in args]
         with _seen_by(state.traces, rule):
             made = rule.primal(*inner)
         return [_free(o) if rule.hidden else _as_tensor(o) for o in made]
-    inner = [_as_tensor(lowered(a, state, top)) for a in args]
+    inner = [own_leaf(_as_tensor(lowered(a, state, top))) for a in args]
     rule.followed = tuple([a.__class__ is Tensor and any(n.tape in tapes for n in a._nodes) for a in args])
     with _seen_by(below(top), rule):
         made = rule.forward(*inner)
@@ -395,7 +404,7 @@ class _VjpRule(_TreeRule):
 
     def backward(self, *cts: Any) -> Sequence[Any]:
         ct = self.ct_tree(cts, self.avals)
-        results = self.operation.rule("bwd")(*self.static(), self.residuals, ct)
+        results = self.operation.rule("bwd")(*self.static(), own(self.residuals), ct)
         if not isinstance(results, tuple | list) or len(results) != len(self.place):
             raise TypeError(
                 f"the bwd rule of {self.name} must return a tuple with one cotangent for each of its "
@@ -430,13 +439,13 @@ class _JvpRule(_TreeRule):
 
     def backward(self, *cts: Any) -> Sequence[Any]:
         floating = [i for i, v in enumerate(self.values) if v.dtype.kind in "fc"]
-        primals = self.filled(self.values)
 
         def tangents_out(ts: Sequence[Any]) -> list[Any]:
             full = [near(v).zeros(v.shape) for v in self.values]
             for i, t in zip(floating, ts, strict=True):
                 full[i] = t
             filled = self.filled(full)
+            primals = self.filled(list(map(own_leaf, self.values)))
             result = self.operation.rule("jvp")(
                 *self.static(),
                 tuple(primals[i] for i in self.place),
@@ -517,7 +526,7 @@ class Custom(Transformed, Generic[P, R]):
             flat += leaves
             structures.append(structure)
         if not any(x.__class__ is Tensor and is_traced(x) for x in flat):
-            return self.fun(*args)
+            return self.fun(*[a if i in nondiff else own(a) for i, a in enumerate(args)])
         self.rule(self.needed)
         rule = self.made(self, args, place, structures)
         outs = apply_rule(rule, flat)
