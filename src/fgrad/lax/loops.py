@@ -55,7 +55,7 @@ def while_loop(cond_fun: Callable[[C], Any], body_fun: Callable[[C], C], init_va
     while True:
         go = scalar(cond_fun(value), "the condition of while_loop")
         if not anywhere(go):
-            return value
+            return value  # type: ignore[no-any-return]
         if differs(go):
             new = step(go, value)
             carry.check(new)
@@ -163,7 +163,7 @@ def fori_loop(
     for i in range(start, stop):
         value = own(body_fun(i, value))
         carry.check(value)
-    return value
+    return value  # type: ignore[no-any-return]
 
 
 def _fori_of_examples(bounds: Sequence[Any], body_fun: Fun, init_val: Any) -> Any:
