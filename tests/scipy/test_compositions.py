@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from tests.helpers import close, differences
 
 import fgrad as fg
@@ -10,6 +11,7 @@ from fgrad import lax
 from fgrad.scipy import integrate, optimize
 
 FINE = {"rtol": 1e-9, "atol": 1e-11}
+TARGET = np.array([1.0, 2.0])
 
 
 def test_a_minimum_over_minima():
@@ -88,3 +90,19 @@ def test_integers_are_mapped_and_jitted_along_with_parameters():
     close(fg.jit(fg.grad(final, 1))(2, 0.6), -2 * np.exp(-1.2), 1e-8)
     scaled = lambda n, k: integrate.quad(lambda x: np.exp(-k * n * x), 0.0, np.inf)[0]
     close(fg.vmap(fg.grad(scaled, 1))(n, k), -1 / (n * k**2), 1e-8)
+
+
+@pytest.mark.parametrize(
+    "solve",
+    [
+        lambda: optimize.root(lambda x: x**3 - TARGET, TARGET).x,
+        lambda: optimize.minimize(lambda x: np.sum((x - TARGET) ** 2), np.zeros(2)).x,
+        lambda: optimize.least_squares(lambda x: x - TARGET, np.zeros(2)).x,
+        lambda: optimize.minimize_scalar(lambda x: (x - 2.0) ** 2).x,
+        lambda: optimize.brentq(lambda x: x**3 - 2.0, 0.0, 2.0),
+        lambda: optimize.root_scalar(lambda x: x**3 - 2.0, bracket=(0.0, 2.0)).root,
+        lambda: optimize.fixed_point(np.cos, np.ones(2)),
+    ],
+)
+def test_what_depends_on_no_argument_of_a_compiled_function_is_solved(solve):
+    close(fg.jit(lambda y: y * solve())(2.0), 2.0 * solve())

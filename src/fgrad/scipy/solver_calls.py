@@ -46,5 +46,8 @@ class SolverCall(OpaqueRule):
 def run_solver(name: str, run: Run, values: Sequence[Any], outs: Sequence[Aval]) -> tuple[list[Any], Any]:
     """Return what `run` finds for the values, and what else it says where it runs at once."""
     rule = SolverCall(name, run, outs)
+    if not outs:  # all that is wanted is known where it runs at once, also while a program is staged
+        rule.solve(list(map(plain, values)))
+        return [], rule.aux
     found = apply_opaque(rule, [stop_gradient(v) for v in values])
     return [plain(x) for x in found], rule.aux
