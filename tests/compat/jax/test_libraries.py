@@ -395,6 +395,9 @@ def test_pmap_is_of_one_device():
         double(X, 2.0)
     with pytest.raises(ValueError, match="axis 0"):
         double(2.0, 2.0)
+    raised = jax.pmap(lambda x, how: x**2 if how == "square" else x, static_broadcasted_argnums=1)
+    close(raised(X[None], "square"), X[None] ** 2)
+    close(raised(X[None], "as it is"), X[None])
 
 
 def test_device_get_takes_what_is_not_traced():

@@ -27,6 +27,7 @@ __all__ = [
     "form_of",
     "held",
     "made",
+    "named",
     "of_elements",
     "of_shapes",
     "opened",
@@ -417,6 +418,13 @@ def elementwise(
         dtype = default(int)
     out = function(*(x._tensor if x.dtype == dtype else _converted(x._tensor, dtype) for x in xs))
     return made(out, form_of(dtype, weak))
+
+
+def named(function: Callable[..., Any], found: str, how: str = "") -> Callable[..., Any]:
+    """Return a function with the name, and a docstring, of what it calls."""
+    function.__name__ = function.__qualname__ = found.rpartition(".")[2]
+    function.__doc__ = f"Return what `{found}` does{how}."
+    return function
 
 
 def of_elements(function: Callable[..., Any], *, inexact: bool = False) -> Callable[..., Array]:

@@ -133,28 +133,20 @@ def pmap(fun: Callable[..., Any], axis_name: Any = None, **options: Any) -> Call
     static = {nums} if isinstance(nums, int) else set(nums)
 
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        given = list(axes) if isinstance(axes, tuple | list) else [axes] * len(args)
-        live = [i for i in range(len(args)) if i not in static]
-        for i in live:
-            for leaf in flatten(args[i])[0]:
-                shape = np.shape(leaf)
-                if given[i] is not None and not -len(shape) <= given[i] < len(shape):
-                    raise ValueError(f"pmap over axis {given[i]} of an array of shape {shape}")
-                length = 1 if given[i] is None else shape[given[i]]
-                if length != 1:
-                    raise ValueError(
-                        f"compiling computation that requires {length} logical devices, but "
-                        "only 1 XLA devices are available: jax.vmap maps without devices"
-                    )
-
-        def call(*values: Any, **named: Any) -> Any:
-            whole = list(args)
-            for i, v in zip(live, values, strict=True):
-                whole[i] = v
-            return fun(*whole, **named)
-
-        each = vmap(call, tuple(given[i] for i in live), out_axes, axis_name)
-        return jit(each)(*(args[i] for i in live), **kwargs)
+        given = axes if isinstance(axes, tuple | list) else [axes] * len(args)
+        places = tuple(None if i in static else axis for i, axis in enumerate(given))
+        pairs = zip(places, args, strict=True)
+        mapped_over = [(k, np.shape(x)) for k, arg in pairs if k is not None for x in flatten(arg)[0]]
+        for axis, shape in mapped_over:
+            if not -len(shape) <= axis < len(shape):
+                raise ValueError(f"pmap over axis {axis} of an array of shape {shape}")
+            if shape[axis] != 1:
+                raise ValueError(
+                    f"compiling computation that requires {shape[axis]} logical devices, but "
+                    "only 1 XLA devices are available: jax.vmap maps without devices"
+                )
+        each = vmap(fun, places, out_axes, axis_name)
+        return jit(each, static_argnums=sorted(static))(*args, **kwargs)
 
     return functools.wraps(fun)(mapped)
 

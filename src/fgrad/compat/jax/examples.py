@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import as_array, elementwise, made, opened
+from fgrad.compat.jax.arrays import as_array, made, opened
 from fgrad.compat.jax.nn import INITIALIZERS
 from fgrad.compat.jax.nn import NAMES as NN
 from fgrad.compat.jax.numpy import NAMES as NUMPY
@@ -66,10 +65,6 @@ def _optimizer(rule: Callable[..., Any], count: int) -> Optimizer:
     return Optimizer(init, update, lambda state: state.params)
 
 
-def _root(x: Any) -> Any:
-    return elementwise(fnp.sqrt, x)
-
-
 def sgd(step_size: Any) -> Optimizer:
     """Return stochastic gradient descent."""
     size = make_schedule(step_size)
@@ -102,7 +97,8 @@ def adagrad(step_size: Any, momentum: float = 0.9) -> Optimizer:
 
     def rule(i: Any, g: Any, x: Any, squares: Any, mean: Any) -> Sequence[Any]:
         squares = squares + g * g
-        scale = elementwise(lambda s: fnp.where(s > 0, 1 / fnp.sqrt(fnp.where(s > 0, s, 1)), 0), squares)
+        where = NUMPY["where"]
+        scale = where(squares > 0, 1 / NUMPY["sqrt"](where(squares > 0, squares, 1)), 0)
         mean = (1 - momentum) * (g * scale) + momentum * mean
         return x - size(i) * mean, squares, mean
 
@@ -115,7 +111,7 @@ def rmsprop(step_size: Any, gamma: float = 0.9, eps: float = 1e-8) -> Optimizer:
 
     def rule(i: Any, g: Any, x: Any, squares: Any) -> Sequence[Any]:
         squares = squares * gamma + g * g * (1 - gamma)
-        return x - size(i) * g / _root(squares + eps), squares
+        return x - size(i) * g / NUMPY["sqrt"](squares + eps), squares
 
     return _optimizer(rule, 1)
 
@@ -128,7 +124,7 @@ def rmsprop_momentum(
 
     def rule(i: Any, g: Any, x: Any, squares: Any, velocity: Any) -> Sequence[Any]:
         squares = squares * gamma + g * g * (1 - gamma)
-        velocity = momentum * velocity + size(i) * g / _root(squares + eps)
+        velocity = momentum * velocity + size(i) * g / NUMPY["sqrt"](squares + eps)
         return x - velocity, squares, velocity
 
     return _optimizer(rule, 2)
@@ -144,7 +140,7 @@ def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) 
         steps = _array(i) + 1
         centre = mean / (1 - _array(b1).astype(mean.dtype) ** steps)
         spread = squares / (1 - _array(b2).astype(mean.dtype) ** steps)
-        return x - size(i) * centre / (_root(spread) + eps), mean, squares
+        return x - size(i) * centre / (NUMPY["sqrt"](spread) + eps), mean, squares
 
     return _optimizer(rule, 2)
 
@@ -155,7 +151,7 @@ def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 
     def rule(i: Any, g: Any, x: Any, mean: Any, highest: Any) -> Sequence[Any]:
         mean = (1 - b1) * g + b1 * mean
-        highest = elementwise(fnp.maximum, b2 * highest, abs(_array(g)))
+        highest = NUMPY["maximum"](b2 * highest, abs(_array(g)))
         steps = _array(i) + 1
         return (
             x - size(i) / (1 - _array(b1).astype(mean.dtype) ** steps) * mean / (highest + eps),
@@ -271,13 +267,8 @@ STAX: dict[str, Any] = {
     **{
         name: elementwise_layer(table[function])
         for name, table, function in (
-            *(
-                ("Elu", NN, "elu"),
-                ("Exp", NUMPY, "exp"),
-                ("Gelu", NN, "gelu"),
-                ("LeakyRelu", NN, "leaky_relu"),
-            ),
-            *(("LogSoftmax", NN, "log_softmax"), ("Relu", NN, "relu"), ("Selu", NN, "selu")),
+            *(("Elu", NN, "elu"), ("Exp", NUMPY, "exp"), ("Gelu", NN, "gelu"), ("Selu", NN, "selu")),
+            *(("LeakyRelu", NN, "leaky_relu"), ("LogSoftmax", NN, "log_softmax"), ("Relu", NN, "relu")),
             *(("Sigmoid", NN, "sigmoid"), ("Softmax", NN, "softmax"), ("Softplus", NN, "softplus")),
             ("Tanh", NUMPY, "tanh"),
         )

@@ -15,7 +15,7 @@ import fgrad.nn
 import fgrad.scipy.special
 from fgrad import numpy as fnp
 from fgrad.compat.jax import operands
-from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, made, of_elements
+from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, made, named, of_elements
 from fgrad.compat.jax.jaxprs import own_primitive
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.transformations import Flat, inside
@@ -499,9 +499,7 @@ def _collective(name: str) -> Function:
         arrays = [as_array(v) for v in leaves]
         return unflatten(structure, [made(found(a._tensor, axis_name, **kwargs), a.form) for a in arrays])
 
-    function.__name__ = name
-    function.__doc__ = f"Return what `fgrad.lax.{name}` does, for each array."
-    return function
+    return named(function, f"fgrad.lax.{name}", ", for each array")
 
 
 PRIMITIVES = words(  # by fgrad's names

@@ -10,7 +10,7 @@ import numpy as np
 import fgrad
 import fgrad.scipy.linalg
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, made, opened
+from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, made, named, opened
 from fgrad.compat.jax.numpy import together, wrapped
 from fgrad.compat.jax.types import default, to_inexact
 from fgrad.compat.standins import words
@@ -34,9 +34,7 @@ def _linear(module: Any, name: str) -> Function:
         given = [next(it) if isinstance(a, Array | np.ndarray) else opened(a) for a in args]
         return wrapped(getattr(module, name)(*given, **{k: opened(v) for k, v in kwargs.items()}), form=False)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Return what `{module.__name__.removeprefix('fgrad.')}.{name}` does, in JAX's dtypes."
-    return function
+    return named(function, f"{module.__name__}.{name}", ", in JAX's dtypes")
 
 
 def _symmetric(function: Function) -> Function:

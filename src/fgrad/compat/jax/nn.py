@@ -10,7 +10,7 @@ import numpy as np
 
 import fgrad.nn
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, opened
+from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, named, opened
 from fgrad.compat.jax.draws import NAMES as DRAWS
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.types import canonical, to_inexact
@@ -27,9 +27,7 @@ def _activation(name: str, *, inexact: bool = True) -> Callable[..., Array]:
         keywords = {k: opened(v) for k, v in kwargs.items()}
         return elementwise(lambda t: found(t, *options, **keywords), x, inexact=inexact)
 
-    function.__name__ = name
-    function.__doc__ = f"Return what `fgrad.nn.{name}` does."
-    return function
+    return named(function, f"fgrad.nn.{name}")
 
 
 def _along(name: str) -> Callable[..., Array]:
@@ -39,9 +37,7 @@ def _along(name: str) -> Callable[..., Array]:
         y = as_array(x)
         return made(found(_inexact(y), axis, where=opened(where)), y.form)
 
-    function.__name__ = name
-    function.__doc__ = f"Return what `fgrad.nn.{name}` does."
-    return function
+    return named(function, f"fgrad.nn.{name}")
 
 
 def _inexact(x: Array) -> Any:

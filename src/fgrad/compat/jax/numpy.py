@@ -21,6 +21,7 @@ from fgrad.compat.jax.arrays import (
     form_of,
     held,
     made,
+    named,
     of_shapes,
     opened,
     power,
@@ -98,9 +99,7 @@ PRODUCTS = ("dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "cro
 
 
 def _named(name: str, function: Function) -> Function:
-    function.__name__ = function.__qualname__ = name.rpartition(".")[2]
-    function.__doc__ = f"Return what `numpy.{name}` does, in JAX's dtypes."
-    return function
+    return named(function, f"numpy.{name}", ", in JAX's dtypes")
 
 
 def _elements(name: str, *, inexact: bool) -> Function:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import fgrad.scipy.sparse.linalg
-from fgrad.compat.jax.arrays import Array, made, opened
+from fgrad.compat.jax.arrays import Array, made, named, opened
 from fgrad.compat.jax.custom import custom_vjp
 from fgrad.compat.jax.jaxprs import closure_convert
 from fgrad.compat.jax.lax import stop_gradient, while_loop
@@ -46,9 +46,7 @@ def _iteration(name: str) -> Callable[..., Any]:
         )  # fmt: skip
         return back(made(x)), None
 
-    solve.__name__ = name
-    solve.__doc__ = f"Return what `fgrad.scipy.sparse.linalg.{name}` finds, and None."
-    return solve
+    return named(solve, f"fgrad.scipy.sparse.linalg.{name}", ", and None")
 
 
 def cg(
