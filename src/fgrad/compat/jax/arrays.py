@@ -95,11 +95,6 @@ class Array:
         """The memory that an element takes."""
         return int(self.dtype.itemsize)
 
-    @property
-    def aval(self) -> Array:
-        """The array itself, which has a shape, a dtype and a weak type."""
-        return self
-
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of unsized object")

@@ -123,6 +123,9 @@ def typeof(x: Any) -> ShapedArray:
     return ShapedArray(found.shape, found.dtype, found.weak_type)
 
 
+Array.aval = property(typeof)  # type: ignore[attr-defined]
+
+
 def shaped(x: Any, form: Form) -> ShapeDtypeStruct:
     """Return the shape and dtype of an array of a form, which a Tensor holds."""
     return ShapeDtypeStruct(x.shape, BFLOAT16 if form is SHORT else x.dtype, weak_type=form is True)

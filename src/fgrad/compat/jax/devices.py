@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -59,26 +60,34 @@ class SingleDeviceSharding(Sharding):
     memory_kind: Any = None
 
 
-class Mesh:
-    """The only device, with names for axes of length one.
+class AbstractMesh:
+    """Names for axes of length one.
 
     Raises:
         NotImplementedError: several devices are asked for.
     """
 
-    def __init__(self, devices: Any, axis_names: Any, *, axis_types: Any = None) -> None:
-        self.devices = np.asarray(devices, object)
-        if self.devices.size != 1:
-            raise NotImplementedError(f"a mesh of {self.devices.size} devices: {ONE}")
+    def __init__(self, axis_sizes: Any = (), axis_names: Any = (), axis_types: Any = None) -> None:
+        self.size = math.prod(axis_sizes)
+        if self.size != 1:
+            raise NotImplementedError(f"a mesh of {self.size} devices: {ONE}")
         self.axis_names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
-        self.axis_types, self.shape = axis_types, dict(zip(self.axis_names, self.devices.shape, strict=True))
-        self.empty, self.size = False, 1
+        self.axis_types, self.shape = axis_types, dict(zip(self.axis_names, axis_sizes, strict=True))
+        self.empty, self.axis_sizes = not self.axis_names, tuple(axis_sizes)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mesh) and self.shape == other.shape
+        return type(other) is type(self) and self.shape == other.shape
 
     def __hash__(self) -> int:
         return hash(self.axis_names)
+
+
+class Mesh(AbstractMesh):
+    """The only device, with names for axes of length one."""
+
+    def __init__(self, devices: Any, axis_names: Any, *, axis_types: Any = None) -> None:
+        self.devices = np.asarray(devices, object)
+        super().__init__(self.devices.shape, axis_names, axis_types)
 
     def __enter__(self) -> Self:
         return self
@@ -91,9 +100,13 @@ class Mesh:
 class NamedSharding(Sharding):
     """Axes of an array along the axes of a mesh."""
 
-    mesh: Mesh
+    mesh: AbstractMesh
     spec: PartitionSpec = dataclasses.field(default_factory=PartitionSpec)
     memory_kind: Any = None
+
+    def update(self, **changes: Any) -> Self:
+        """Return the same with other parts."""
+        return dataclasses.replace(self, **changes)
 
 
 def devices(backend: str | None = None) -> list[Device]:
@@ -110,11 +123,14 @@ def devices(backend: str | None = None) -> list[Device]:
 ONE = "fgrad computes on one device; fgrad.distributed has several processes"
 
 
+def create_device_mesh(mesh_shape: Any, devices: Any = None, **_: Any) -> Any:
+    """Return an array of the devices of a mesh."""
+    return np.full(mesh_shape, DEVICE)
+
+
 def make_mesh(axis_shapes: Any, axis_names: Any, axis_types: Any = None, *, devices: Any = None) -> Mesh:
     """Return the mesh of the only device."""
-    if np.prod(axis_shapes, dtype=int) != 1:
-        raise NotImplementedError(f"a mesh of shape {tuple(axis_shapes)}: {ONE}")
-    return Mesh(np.full(axis_shapes, DEVICE), axis_names, axis_types=axis_types)
+    return Mesh(create_device_mesh(axis_shapes), axis_names, axis_types=axis_types)
 
 
 def device_put(x: Any, device: Any = None, **_: Any) -> Any:
@@ -132,6 +148,10 @@ def pmap(fun: Callable[..., Any], axis_name: Any = None, **options: Any) -> Call
     nums = options.pop("static_broadcasted_argnums", ()) or ()
     static = {nums} if isinstance(nums, int) else set(nums)
 
+    @functools.cache
+    def compiled(places: tuple[int | None, ...]) -> Any:
+        return jit(vmap(fun, places, out_axes, axis_name), static_argnums=sorted(static))
+
     def mapped(*args: Any, **kwargs: Any) -> Any:
         given = axes if isinstance(axes, tuple | list) else [axes] * len(args)
         places = tuple(None if i in static else axis for i, axis in enumerate(given))
@@ -145,8 +165,7 @@ def pmap(fun: Callable[..., Any], axis_name: Any = None, **options: Any) -> Call
                     f"compiling computation that requires {shape[axis]} logical devices, but "
                     "only 1 XLA devices are available: jax.vmap maps without devices"
                 )
-        each = vmap(fun, places, out_axes, axis_name)
-        return jit(each, static_argnums=sorted(static))(*args, **kwargs)
+        return compiled(places)(*args, **kwargs)
 
     return functools.wraps(fun)(mapped)
 
@@ -159,8 +178,10 @@ class AxisType:
 
 SHARDING: dict[str, Any] = {
     found.__name__: found
-    for found in (AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding)
-}
+    for found in (
+        *(AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding),
+    )
+} | {"get_abstract_mesh": AbstractMesh}
 NAMES: dict[str, Any] = {
     "Device": Device,
     "NamedSharding": NamedSharding,
@@ -174,7 +195,9 @@ NAMES: dict[str, Any] = {
     "pmap": pmap,
 }
 _SHARDING = SingleDeviceSharding()
-ShapedArray.sharding = _SHARDING  # type: ignore[assignment]
+ShapedArray.sharding = property(  # type: ignore[assignment]
+    lambda self: NamedSharding(AbstractMesh(), PartitionSpec(*[None] * self.ndim))
+)
 for _name, _found in {
     "sharding": _SHARDING, "device": DEVICE, "is_fully_addressable": True, "is_fully_replicated": True,
     "committed": False,

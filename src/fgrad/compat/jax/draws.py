@@ -83,5 +83,6 @@ _SHORT: dict[str, Callable[..., Array]] = {
     "uniform": _uniform,
 }
 NAMES: dict[str, Any] = {name: _of_arrays(getattr(random, name)) for name in random.__all__} | {
-    "key_impl": lambda keys: types.CONFIG.jax_default_prng_impl
+    "clone": as_array,
+    "key_impl": lambda keys: types.CONFIG.jax_default_prng_impl,
 }

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import string
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import fgrad
 from fgrad import numpy as fnp
@@ -21,7 +21,7 @@ from fgrad.compat.jax.avals import (
     typeof,
 )
 from fgrad.compat.jax.transformations import Flat, Function, without_static
-from fgrad.compat.jax.trees import flatten, register_pytree_node, unflatten
+from fgrad.compat.jax.trees import TREE_UTIL, flatten, register_pytree_node, unflatten
 from fgrad.core import program as programs
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import PRIMITIVES
@@ -466,10 +466,62 @@ def flatten_fun(fun: Wrapped, in_tree: Any) -> tuple[Wrapped, Function]:
     return Wrapped(flat), lambda: out[0]
 
 
+def flatten_fun_nokwargs(fun: Wrapped, in_tree: Any) -> tuple[Wrapped, Function]:
+    """Return the same as `flatten_fun` for a function without named arguments."""
+    return flatten_fun(fun, TREE_UTIL["treedef_tuple"]((in_tree, flatten({})[1])))
+
+
 def trace_to_jaxpr(fun: Wrapped, avals: Sequence[Any]) -> tuple[Jaxpr, list[Any], list[Any]]:
     """Return a function of leaves as a jaxpr, what is known of its results, and its constants."""
     closed = make_jaxpr(fun.call_wrapped)(*avals)
     return closed.jaxpr, closed.out_avals, closed.consts
+
+
+class PartialVal(NamedTuple):
+    """What is known of a value: its shape and dtype in the place of None, or the value."""
+
+    pval: Any
+    const: Any
+
+    @classmethod
+    def known(cls, const: Any) -> PartialVal:
+        """Return it for a value."""
+        return cls(None, const)
+
+    @classmethod
+    def unknown(cls, aval: Any) -> PartialVal:
+        """Return it for what has only a shape and a dtype."""
+        return cls(aval, None)
+
+    def is_known(self) -> bool:
+        """Return whether there is a value."""
+        return self.pval is None
+
+
+def trace_to_jaxpr_nounits(
+    fun: Wrapped, pvals: Sequence[PartialVal], instantiate: bool = False
+) -> tuple[Jaxpr, list[PartialVal], list[Any]]:
+    """Return the part of a function of leaves that depends on what is unknown, as a jaxpr, with constants.
+
+    Between these stands what is known of the results: what is computed of known values alone is computed now.
+    """
+    if instantiate:
+        raise NotImplementedError("fgrad's trace_to_jaxpr_nounits leaves what is known out of the jaxpr")
+
+    def call(values: Sequence[Any]) -> Any:
+        given = iter(values)
+        return fun.call_wrapped(*(p.const if p.is_known() else next(given) for p in pvals))
+
+    flat = Flat(call, example([p.pval for p in pvals if not p.is_known()]))
+    program, outside = flat.staged(greedy=False)
+    known = dict(zip(program.inputs, outside, strict=False))
+    out = []
+    for y, form in zip(program.outputs, flat.forms, strict=True):
+        value = known.get(y) if isinstance(y, programs.Var) else y
+        found = PartialVal.unknown(typeof(shaped(y.aval, form))) if value is None else made(value, form)
+        out.append(found if isinstance(found, PartialVal) else PartialVal.known(found))
+    closed = _viewed(program, outside, [a.form for a in flat.arrays], flat.forms)
+    return closed.jaxpr, out, closed.consts
 
 
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, **_: Any) -> list[Any]:
@@ -586,7 +638,17 @@ CORE: dict[str, Any] = {
     "mapped_aval": _mapped_aval,
     "unmapped_aval": _unmapped_aval,
 }
-API: dict[str, Any] = {"debug_info": _ignored, "flatten_fun": flatten_fun, "shaped_abstractify": typeof}
+API: dict[str, Any] = {
+    "debug_info": _ignored,
+    "flatten_fun": flatten_fun,
+    "flatten_fun_nokwargs": flatten_fun_nokwargs,
+    "shaped_abstractify": typeof,
+}
+PARTIAL_EVAL: dict[str, Any] = {
+    "PartialVal": PartialVal,
+    "trace_to_jaxpr_dynamic": trace_to_jaxpr,
+    "trace_to_jaxpr_nounits": trace_to_jaxpr_nounits,
+}
 AD: dict[str, Any] = {
     "JVPTracer": JVPTracer,
     "UndefinedPrimal": UndefinedPrimal,

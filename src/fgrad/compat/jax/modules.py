@@ -227,7 +227,6 @@ MODULES: dict[str, Source] = {
     "jax.api_util": together(
         {"safe_map": lambda f, *xs: [f(*v) for v in zip(*xs, strict=True)]},
         jaxprs.API,
-        absent("jax.api_util", {"flatten_fun_nokwargs": _GRAPH}),
     ),
     "jax.core": lambda: {
         "Tracer": Tracer,
@@ -269,10 +268,10 @@ MODULES: dict[str, Source] = {
         examples.OPTIMIZERS, absent("jax.example_libraries.optimizers", {"sm3": "adagrad is near it"})
     ),
     "jax.example_libraries.stax": lambda: examples.STAX,
-    "jax.experimental.layout": lambda: {"Format": _kind("jax.experimental.layout.Format", devices.ONE)},
-    "jax.experimental.mesh_utils": lambda: absent(
-        "jax.experimental.mesh_utils", {"create_device_mesh": devices.ONE}
-    ),
+    "jax.experimental.layout": lambda: {
+        name: _kind(f"jax.experimental.layout.{name}", devices.ONE) for name in ("Format", "Layout")
+    },
+    "jax.experimental.mesh_utils": lambda: {"create_device_mesh": devices.create_device_mesh},
     "jax.experimental.sparse": lambda: {
         name: _kind(f"jax.experimental.sparse.{name}", "fgrad.sparse has sparse matrices")
         for name in ("BCOO", "BCSR", "JAXSparse")
@@ -304,15 +303,11 @@ MODULES: dict[str, Source] = {
     "jax.interpreters.ad": lambda: jaxprs.AD,
     "jax.interpreters.batching": lambda: jaxprs.BATCHING,
     "jax.interpreters.mlir": lambda: jaxprs.MLIR,
-    "jax.interpreters.partial_eval": together(
-        {
-            "PartialVal": _kind("jax.interpreters.partial_eval.PartialVal", _GRAPH),
-            "trace_to_jaxpr_dynamic": jaxprs.trace_to_jaxpr,
-        },
-        absent("jax.interpreters.partial_eval", {"trace_to_jaxpr_nounits": _GRAPH}),
-    ),
+    "jax.interpreters.partial_eval": lambda: jaxprs.PARTIAL_EVAL,
     "jax.interpreters.xla": lambda: {"canonicalize_dtype_handlers": {np.ndarray: as_array}},
-    "jax.lax": together(lax.NAMES, _loaded("jax.lax.linalg")),
+    "jax.lax": together(
+        lax.NAMES, {"with_sharding_constraint": devices.device_put}, _loaded("jax.lax.linalg")
+    ),
     "jax.lax.linalg": lambda: linalg.LAX,
     "jax.lib": lambda: {"__version__": "0.10.0"},
     "jax.nn": together(nn.NAMES, _loaded("jax.nn.initializers")),
@@ -338,9 +333,7 @@ MODULES: dict[str, Source] = {
         | {n: _elements(getattr(fgrad.scipy.special, n)) for n in _SPECIAL if hasattr(fgrad.scipy.special, n)}
         | {"multigammaln": lambda a, d: _elements(lambda a: fgrad.scipy.special.multigammaln(a, int(d)))(a)}
     ),
-    "jax.sharding": lambda: (
-        devices.SHARDING | {"AbstractMesh": _kind("jax.sharding.AbstractMesh", devices.ONE)}
-    ),
+    "jax.sharding": lambda: devices.SHARDING,
     "jax.stages": lambda: {"Compiled": transformations.Compiled, "Lowered": transformations.Lowered},
     "jax.test_util": lambda: _public(test_util),
     "jax.tree": lambda: trees.TREE,

@@ -19,6 +19,7 @@ from fgrad.compat.jax.arrays import SHORT, Array, Form, as_array, held, made
 from fgrad.compat.jax.avals import FLOAT0, example, is_zero, shaped
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.jax.types import BFLOAT16, CONFIG
+from fgrad.compat.standins import words
 from fgrad.core.aval import Aval
 from fgrad.core.program import Program, aval_out
 from fgrad.transforms.calling import is_traced
@@ -95,10 +96,10 @@ class Flat:
         """The arguments."""
         return [a._tensor for a in self.arrays]
 
-    def staged(self, *, undrawn: bool = False) -> tuple[Program, Sequence[Any]]:
+    def staged(self, *, greedy: bool = True, undrawn: bool = False) -> tuple[Program, Sequence[Any]]:
         """Return the function as a program, and the Tensors that it takes from outside."""
         avals = [Aval(a.shape, a._tensor.dtype) for a in self.arrays]
-        return staged(self, avals, greedy=True, undrawn=undrawn)
+        return staged(self, avals, greedy=greedy, undrawn=undrawn)
 
     def filled(self, tensors: Iterable[Any]) -> Any:
         """Return the tree with these Tensors in it."""
@@ -609,7 +610,7 @@ def jit(fun: Function | None = None, **options: Any) -> Any:
     if fun is None:
         return functools.partial(jit, **options)
     nums, names = (options.pop(name, None) for name in ("static_argnums", "static_argnames"))
-    for name in ("donate_argnums", "donate_argnames", "inline", "keep_unused"):
+    for name in words("donate_argnums donate_argnames in_shardings inline keep_unused out_shardings"):
         options.pop(name, None)  # which change no result
     if any(v is not None for v in options.values()):
         raise NotImplementedError(

@@ -72,6 +72,9 @@ class Config:
                 f"fgrad has no jax.config.{name}={value!r}; for NaN, there is `with fgrad.debug_nans():`"
             )
 
+    def parse_flags_with_absl(self) -> None:
+        """Leave the flags of the command line alone: settings are none of them."""
+
     @property
     def jax_threefry_partitionable(self) -> bool:
         """How random bits are counted, as since JAX 0.5 or as before."""
