@@ -214,7 +214,26 @@ def test_large_arrays_are_computed_by_kernels_like_small_ones():
             np.testing.assert_allclose(a, np.concatenate(b), rtol=50 * np.finfo(dtype).eps, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_sigmoid_of_complex_numbers(dtype):
+    z = np.array([0.3 + 2j, -1.5 - 0.5j, 2j, -40 + 1j, 900 + 1j, -900 + 1j, 0], dtype)
+    with mp.workdps(400):
+        values = np.array([complex(mp_sigmoid(mp.mpc(complex(x)))) for x in z])
+        slopes = np.array(
+            [complex(mp_sigmoid(mp.mpc(complex(x))) * mp_sigmoid(-mp.mpc(complex(x)))) for x in z]
+        )
+    close = {"rtol": 20 * np.finfo(dtype).eps, "atol": np.finfo(dtype).tiny}
+    for run in (nn.sigmoid, fg.jit(nn.sigmoid), fg.vmap(nn.sigmoid)):
+        out = run(z)
+        assert out.dtype == dtype
+        np.testing.assert_allclose(out, values, **close)
+    _, tangent = fg.jvp(nn.sigmoid, (z,), (np.full_like(z, 1j),))
+    np.testing.assert_allclose(tangent, 1j * slopes, **close)
+    _, pullback = fg.vjp(nn.sigmoid, z)
+    np.testing.assert_allclose(np.abs(pullback(np.ones_like(z))[0]), np.abs(slopes), **close)
+
+
+@pytest.mark.parametrize("name", ALL.keys() - {"sigmoid"})
 def test_complex_numbers_are_refused(name):
     f, z = ALL[name][0], np.array([1 + 2j, 0.5j], np.complex64)
     for run in (f, lambda z: f(fg.tensor(z)), fg.jit(f), lambda z: fg.vjp(f, z)):

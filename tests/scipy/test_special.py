@@ -373,6 +373,19 @@ def test_logsumexp_with_signs():
     assert [s.shape for s in shapes] == [(2, 1), (2, 1)]
 
 
+@pytest.mark.parametrize("n", [0.5, -1, np.array([2.5, 1.0]), np.array([0, -2])])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_polygamma_of_what_is_no_order_is_nan(n, compiled):
+    def f(x):
+        return special.polygamma(n, x)
+
+    x = np.array([0.3, 0.7])
+    with np.errstate(invalid="ignore"):
+        expected = theirs.polygamma(n, x)
+    np.testing.assert_allclose((fg.jit(f) if compiled else f)(fg.tensor(x)), expected, rtol=1e-12)
+    assert np.isnan(fg.elementwise_grad(f)(x)[np.isnan(expected)]).all()
+
+
 def test_gradients_of_polygamma_and_multigammaln():
     np.testing.assert_allclose(fg.grad(lambda x: special.polygamma(1, x))(1.5), theirs.polygamma(2, 1.5))
     found = fg.grad(lambda a: special.multigammaln(a, 2))(2.5)

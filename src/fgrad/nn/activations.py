@@ -1,6 +1,6 @@
 """Activation functions: element by element, finite for every finite argument, in value and slope.
 
-They are functions of real numbers; complex ones are a TypeError.
+They are functions of real numbers, but for `sigmoid`; complex ones are a TypeError.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def soft_sign(x: Any) -> Any:
 
 @_activation
 def sigmoid(x: Any) -> Any:
-    """Return 1 / (1 + exp(-x)) without overflow.
+    """Return 1 / (1 + exp(-x)) without overflow, of complex numbers too.
 
     Derivative:
         sigmoid(x) sigmoid(-x), which is accurate for large x too.
@@ -223,7 +223,12 @@ def sigmoid(x: Any) -> Any:
         >>> fg.nn.sigmoid(np.array([0.0, 800.0]))
         array([0.5, 1. ])
     """
-    return unary("sigmoid", real(x))
+    x = inexact(x)
+    if x.dtype.kind != "c":
+        return unary("sigmoid", x)
+    is_left = functions.less(x.real, 0)
+    e = functions.exp(functions.where(is_left, x, -x))
+    return functions.where(is_left, e, 1) / (1 + e)
 
 
 @_activation
@@ -295,7 +300,7 @@ def glu(x: Any, axis: int = -1) -> Any:
         raise ValueError(f"glu halves an axis, but axis {axis} has the odd length {x.shape[place]}")
     lead = (slice(None),) * place
     a, b = (functions.sliced(x, index=(*lead, s)) for s in (slice(None, half), slice(half, None)))
-    return a * sigmoid(b)
+    return a * sigmoid(real(b))
 
 
 def _parameter(a: Any) -> Any:

@@ -232,7 +232,7 @@ def polygamma(n: Any, x: Any) -> Any:
     """Return a derivative of the digamma function.
 
     Args:
-        n: integers >= 0, known ones: the orders; 0 is digamma.
+        n: integers >= 0, known ones: the orders; 0 is digamma. Of other orders it is NaN, as in SciPy.
         x: real array.
 
     Returns:
@@ -253,8 +253,10 @@ def polygamma(n: Any, x: Any) -> Any:
     n, x = np.asarray(n), operand(x)
     if not n.ndim and n == 1 and x.dtype.kind != "c":
         return bind("trigamma", convert(x, np.dtype(float)))
-    order = np.maximum(n, 1)
-    higher = (-1.0) ** (order + 1) * special.gamma(order + 1.0) * bind("zeta", order + 1.0, x)
+    is_order = (n >= 0) & (n == np.floor(n))
+    order = np.where(is_order & (n > 0), n, 1)
+    factor = np.where(is_order, (-1.0) ** (order + 1) * special.gamma(order + 1.0), np.nan)
+    higher = factor * bind("zeta", order + 1.0, x)
     return higher if n.all() else bind("where", n == 0, bind("psi", x), higher)
 
 
