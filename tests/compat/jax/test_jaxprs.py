@@ -49,6 +49,35 @@ def test_jaxprs_of_flat_functions():
     assert linear_util.wrap_init(f, {"scale": 1.0}).call_wrapped(X)["x"] is X
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_functions_are_evaluated_in_part(compiled):
+    def f(known, unknown):
+        return {"known": jnp.sin(known), "both": known * unknown, "unknown": unknown + 1, "number": 2}
+
+    def partly(x):
+        _, structure = jax.tree.flatten((x, X))
+        flat, out = api_util.flatten_fun_nokwargs(linear_util.wrap_init(f), structure)
+        pvals = [
+            partial_eval.PartialVal.known(x),
+            partial_eval.PartialVal.unknown(core.ShapedArray((3,), jnp.float32)),
+        ]
+        jaxpr, found, consts = partial_eval.trace_to_jaxpr_nounits(flat, pvals)
+        values = jax.tree.unflatten(out(), [v if v.is_known() else v.pval for v in found])
+        _both, unknown = core.eval_jaxpr(jaxpr, consts, jnp.asarray(X))
+        return values["known"].const, values["number"].const, unknown, [
+            (values[name].shape, values[name].dtype) for name in ("both", "unknown")
+        ]  # fmt: skip
+
+    *values, kinds = partly(jnp.float32(2))
+    assert kinds == [((3,), np.float32)] * 2
+    if compiled:
+        values = jax.jit(lambda x: partly(x)[:3])(jnp.float32(2))
+    for value, expected in zip(values, (np.sin(2), 2, X + 1), strict=True):
+        close(value, expected)
+    with pytest.raises(NotImplementedError, match="leaves what is known out"):
+        partial_eval.trace_to_jaxpr_nounits(linear_util.wrap_init(f), [], instantiate=True)
+
+
 def test_a_jaxpr_is_a_program_that_can_be_read():
     weight = jnp.ones(3)
     closed = jax.make_jaxpr(lambda x: (jnp.sin(x) * weight, x + 2.0))(X)

@@ -72,6 +72,38 @@ RESULTS = {
         "f4",
         [[3, 7, 7], [-1, 4, 5]],
     ),
+    "conv_general_dilated_patches": (
+        lambda: lax.conv_general_dilated_patches(M[None, None], (2, 2), (1, 1), "VALID")[0, :, 0],
+        "f4",
+        [[3, 1], [1, 2], [0, -1], [-1, 5]],
+    ),
+    "conv_general_dilated_patches of channels": (
+        lambda: lax.conv_general_dilated_patches(
+            M.T[None], (2,), (1,), [(1, 0)], rhs_dilation=(2,), dimension_numbers=("NWC", "WIO", "NWC")
+        )[0],
+        "f4",
+        [[0, 1, 0, -1], [3, 2, 0, 5]],
+    ),
+    "conv_general_dilated_local": (
+        lambda: lax.conv_general_dilated_local(
+            M[None], jnp.arange(8.0).reshape(1, 4, 2), (1,), "VALID", (2,)
+        ),
+        "f4",
+        [[[3 * 0 + 1 * 2 + 0 * 4 - 1 * 6, 1 * 1 + 2 * 3 - 1 * 5 + 5 * 7]]],
+    ),
+    "dtype": (lambda: jnp.zeros(2, lax.dtype(jnp.int8(1))), "i1", [0, 0]),
+    "with_sharding_constraint": (lambda: lax.with_sharding_constraint(M, jax.P("x")), "f4", M),
+    "divmod of an array": (lambda: divmod(I, 2)[1], "i4", [1, 1, 1, 0, 1]),
+    "divmod by an array": (lambda: divmod(7, J)[0], "i4", [3, 3, -4, 2, 1]),
+    "top_k along": (lambda: lax.top_k(M, 1, axis=0)[1], "i4", [[0, 0, 1]]),
+    "top_k": (lambda: lax.top_k(M, 2)[0], "f4", [[3, 2], [5, 0]]),
+    "approx_min_k": (lambda: lax.approx_min_k(M, 2, reduction_dimension=1)[1], "i4", [[1, 2], [1, 0]]),
+    "sigmoid of complex numbers": (
+        lambda: jax.nn.sigmoid(X + 1j),
+        "c8",
+        1 / (1 + np.exp(-np.asarray(X) - 1j)),
+    ),
+    "clone": (lambda: jax.random.clone(jax.random.PRNGKey(1)), "u4", [0, 1]),
     "histogram": (lambda: jnp.histogram(J, bins=3)[0], "f4", [1, 0, 4]),
     "bincount": (lambda: jnp.bincount(I, J, length=4), "i4", [5, 0, 0, -2]),
     "nancumsum": (lambda: jnp.nancumsum(jnp.array([1, np.nan, 3])), "f4", [1, 1, 4]),

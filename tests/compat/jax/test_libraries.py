@@ -20,8 +20,9 @@ with installed():
     from jax import lax
     from jax import numpy as jnp
     from jax._src import core, public_test_util
+    from jax._src import dtypes as core_dtypes
     from jax.example_libraries import optimizers, stax
-    from jax.experimental import checkify, sparse
+    from jax.experimental import checkify, mesh_utils, sparse
 
 X = np.array([0.5, -1.0, 2.0], np.float32)
 
@@ -416,6 +417,31 @@ def test_shardings_hold_whole_arrays():
     assert jax.device_count() == 1
     with pytest.raises(NotImplementedError, match="one device"):
         jax.make_mesh((2,), ("x",))
+    close(jax.jit(lambda x: x * 2, in_shardings=x.sharding, out_shardings=None)(x), 2 * X)
+
+
+def test_meshes_of_the_only_device():
+    found = mesh_utils.create_device_mesh((1, 1))
+    mesh = jax.sharding.Mesh(found, ["x", "y"])
+    assert mesh.devices.shape == mesh.axis_sizes == (1, 1)
+    assert not mesh.empty
+    assert jax.sharding.get_abstract_mesh().empty
+    assert mesh == jax.make_mesh((1, 1), ("x", "y"))
+    assert mesh != jax.sharding.AbstractMesh((1, 1), ("x", "y"))
+    assert len({mesh, jax.make_mesh((1, 1), ("x", "y"))}) == 1
+    sharding = jnp.ones((2, 3)).aval.sharding
+    assert sharding.spec == (None, None)
+    assert sharding.update(spec=jax.P("x")).spec == ("x",)
+    assert [kind.name for kind in jax.sharding.AxisType] == ["Auto", "Explicit", "Manual"]
+
+
+def test_what_libraries_ask_of_settings():
+    jax.config.parse_flags_with_absl()
+    assert jax.version.__version_info__ > (0, 4, 25)
+    assert jax.jit(jnp.sin).lower(1.0).cost_analysis() is None
+    assert jax.nn.initializers.zeros.__name__ == "zeros"
+    assert core_dtypes.finfo(jnp.float8_e4m3fn).max == 448
+    assert jnp.finfo(jnp.float32).max == np.finfo(np.float32).max
 
 
 # ---- parts and tests of arrays

@@ -417,6 +417,17 @@ def test_what_has_a_shape_and_values_is_read(kind):
         jax.jit(lambda v: v * 2)(jax.ShapeDtypeStruct((3,), float))
 
 
+def test_static_arguments_are_not_looked_for_where_numbers_and_names_are_given():
+    def of_leaves(n, *args, **kwargs):
+        return args[0] * n + (1 if kwargs["how"] == "up" else 0)
+
+    of_leaves.__signature__ = inspect.Signature(  # of the function that it is made of, as decorators leave it
+        [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in ("self", "how")]
+    )
+    f = jax.jit(of_leaves, static_argnums=(0,), static_argnames=("how",))
+    close(f(2, jnp.asarray(X), how="up"), 2 * X + 1)
+
+
 def test_jit_traces_once_for_each_signature():
     traced = []
 

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,6 +45,7 @@ class PartitionSpec(tuple[Any, ...]):
     """The names of the axes of a mesh, for each axis of an array."""
 
     __slots__ = ()
+    UNCONSTRAINED = type("UNCONSTRAINED", (), {})()  # in the place of a name: as the compiler likes
 
     def __new__(cls, *axes: Any) -> Self:
         return super().__new__(cls, axes)
@@ -170,10 +172,10 @@ def pmap(fun: Callable[..., Any], axis_name: Any = None, **options: Any) -> Call
     return functools.wraps(fun)(mapped)
 
 
-class AxisType:
+class AxisType(Enum):
     """Who divides an axis of a mesh: nobody has to."""
 
-    Auto, Explicit, Manual = "auto", "explicit", "manual"
+    Auto, Explicit, Manual = range(3)
 
 
 SHARDING: dict[str, Any] = {

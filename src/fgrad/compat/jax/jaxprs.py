@@ -518,10 +518,13 @@ def trace_to_jaxpr_nounits(
     out = []
     for y, form in zip(program.outputs, flat.forms, strict=True):
         value = known.get(y) if isinstance(y, programs.Var) else y
-        found = PartialVal.unknown(typeof(shaped(y.aval, form))) if value is None else made(value, form)
-        out.append(found if isinstance(found, PartialVal) else PartialVal.known(found))
+        if value is None:
+            out.append(PartialVal.unknown(typeof(shaped(y.aval, form))))
+        else:
+            out.append(PartialVal.known(made(value, form)))
     closed = _viewed(program, outside, [a.form for a in flat.arrays], flat.forms)
-    return closed.jaxpr, out, closed.consts
+    outvars = [v for v, found in zip(closed.jaxpr.outvars, out, strict=True) if not found.is_known()]
+    return closed.jaxpr.replace(outvars=outvars), out, closed.consts
 
 
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, **_: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -388,6 +389,39 @@ def conv_general_dilated(
     return elementwise(conv, lhs, rhs, inexact=True).astype(as_array(lhs).dtype)
 
 
+def conv_general_dilated_patches(
+    lhs: Any, filter_shape: Sequence[int], window_strides: Sequence[int], padding: Any,
+    lhs_dilation: Any = None, rhs_dilation: Any = None, dimension_numbers: Any = None, **_: Any,
+) -> Array:  # fmt: skip
+    """Return what lies under every window, as channels: those of an image one after the other."""
+    x, size = as_array(lhs), math.prod(filter_shape)
+    image, kernel, _result = _dimensions(dimension_numbers, len(filter_shape))
+    channels = x.shape[image[1]]
+    single = np.eye(size).reshape(size, 1, *filter_shape)
+    w = np.transpose(np.concatenate([single] * channels), [kernel.index(i) for i in range(x.ndim)])
+    return conv_general_dilated(
+        x, as_array(w).astype(x.dtype), window_strides, padding, lhs_dilation, rhs_dilation,
+        dimension_numbers, feature_group_count=channels,
+    )  # fmt: skip
+
+
+def conv_general_dilated_local(
+    lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any, filter_shape: Sequence[int],
+    lhs_dilation: Any = None, rhs_dilation: Any = None, dimension_numbers: Any = None, precision: Any = None,
+) -> Array:  # fmt: skip
+    """Return the convolution of images with a kernel of its own at each place."""
+    patches = conv_general_dilated_patches(
+        lhs, filter_shape, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers
+    )
+    _image, kernel, result = _dimensions(dimension_numbers, len(filter_shape))
+
+    def products(x: Any, w: Any) -> Any:
+        y = fnp.einsum("nc...,oc...->no...", fnp.transpose(x, result), fnp.transpose(w, kernel))
+        return fnp.transpose(y, [result.index(i) for i in range(len(result))])
+
+    return elementwise(products, patches, rhs)
+
+
 def conv_transpose(
     lhs: Any,
     rhs: Any,
@@ -558,6 +592,7 @@ NAMES: dict[str, Any] = {
     "dynamic_update_slice": dynamic_update_slice,
     "dynamic_update_index_in_dim": dynamic_update_index_in_dim,
     "dynamic_update_slice_in_dim": dynamic_update_slice_in_dim,
+    "dtype": NUMPY["result_type"],
     "full": NUMPY["full"],
     "full_like": NUMPY["full_like"],
     "integer_pow": lambda x, y: operator.pow(as_array(x), int(y)),
@@ -567,6 +602,8 @@ NAMES: dict[str, Any] = {
     "map": map_,
     "conv": conv_general_dilated,
     "conv_general_dilated": conv_general_dilated,
+    "conv_general_dilated_local": conv_general_dilated_local,
+    "conv_general_dilated_patches": conv_general_dilated_patches,
     "conv_transpose": conv_transpose,
     "padtype_to_pads": padtype_to_pads,
     "reduce_window": reduce_window,

@@ -113,14 +113,14 @@ def _is_value(x: Any) -> bool:
 
 
 _GRAPH = "fgrad.make_graph(fun)(*args) shows a function as a program"
+_VERSION: dict[str, Any] = {"__version__": "0.10.0", "__version_info__": (0, 10, 0)}
 _MAIN: dict[str, Any] = {
     **_public(avals),
     **_public(custom),
     **_public(transformations),
     **devices.NAMES,
     "Array": Array,
-    "__version__": "0.10.0",
-    "__version_info__": (0, 10, 0),
+    **_VERSION,
     "block_until_ready": lambda x: x,
     "config": types.CONFIG,
     "default_backend": lambda: "cpu",
@@ -189,6 +189,7 @@ MODULES: dict[str, Source] = {
             "jax.sharding",
             "jax.custom_derivatives",
             "jax.stages",
+            "jax.version",
         ),
         absent(
             "jax",
@@ -211,6 +212,7 @@ MODULES: dict[str, Source] = {
     "jax._src.dtypes": lambda: {
         "TypePromotionError": errors.TypePromotionError,
         "DType": np.dtype,
+        "finfo": numpy.finfo,
         "ExtendedDType": type("ExtendedDType", (), {}),
         "extended": type("extended", (np.generic,), {}),
         "to_complex_dtype": lambda dtype: types.canonical(np.result_type(dtype, np.complex64)),
@@ -338,5 +340,6 @@ MODULES: dict[str, Source] = {
     "jax.test_util": lambda: _public(test_util),
     "jax.tree": lambda: trees.TREE,
     "jax.tree_util": lambda: trees.TREE_UTIL,
+    "jax.version": lambda: _VERSION,
     "jax.typing": lambda: {"ArrayLike": ArrayLike, "DTypeLike": Any},
 }

@@ -148,6 +148,10 @@ def _initializer(draw: Callable[[Any, tuple[int, ...], Any], Any], usual: Any = 
     return init
 
 
+def _filling(name: str) -> Callable[..., Array]:
+    return named(_initializer(lambda _, shape, kind: NUMPY[name](shape, kind)), f"jax.numpy.{name}")
+
+
 def _drawn(name: str, size: float, *limits: float) -> Callable[..., Any]:
     """Return the initializer of numbers that `jax.random.name` draws, times a size."""
 
@@ -227,10 +231,10 @@ INITIALIZERS: dict[str, Any] = {
     "normal": _drawn("normal", 1e-2),
     "orthogonal": orthogonal,
     "truncated_normal": _drawn("truncated_normal", 1e-2, -2.0, 2.0),
-    "ones": _initializer(lambda _, shape, kind: NUMPY["ones"](shape, kind)),
+    "ones": _filling("ones"),
     "uniform": _drawn("uniform", 1e-2),
     "variance_scaling": variance_scaling,
-    "zeros": _initializer(lambda _, shape, kind: NUMPY["zeros"](shape, kind)),
+    "zeros": _filling("zeros"),
     **absent("jax.nn.initializers", {"delta_orthogonal": "orthogonal draws the part in the middle"}),
     **{
         f"{author}_{distribution}": _scaling(scale, mode, drawn)

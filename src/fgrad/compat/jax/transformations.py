@@ -592,6 +592,9 @@ class Lowered(Compiled):
         """Return the function, which is compiled at its first call."""
         return Compiled(self.fun)
 
+    def cost_analysis(self) -> None:
+        """Return no estimate: there is none."""
+
     def compiler_ir(self, dialect: str | None = None) -> NoReturn:
         """Refuse: there is no program of another compiler.
 
@@ -616,13 +619,14 @@ def jit(fun: Function | None = None, **options: Any) -> Any:
         raise NotImplementedError(
             f"fgrad's jax.jit has no {', '.join(options)}; devices are those of the arguments"
         )
+    finds_others = nums is None or names is None
     nums = [nums] if isinstance(nums, int) else list(nums or ())
     names = [names] if isinstance(names, str) else list(names or ())
     try:
         signature = inspect.signature(fun)
     except (TypeError, ValueError):
         signature = None
-    parameters = list(signature.parameters) if signature else []
+    parameters = list(signature.parameters) if signature and finds_others else []
     names += [parameters[i] for i in nums if -len(parameters) <= i < len(parameters)]
     nums += [parameters.index(n) for n in names if n in parameters and parameters.index(n) not in nums]
     return PjitFunction(fun, nums, names, signature)
