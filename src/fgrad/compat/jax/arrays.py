@@ -532,5 +532,7 @@ for _name, _combine in (
     *(("power", operator.pow), ("min", of_elements(fnp.minimum)), ("max", of_elements(fnp.maximum))),
 ):
     setattr(_At, _name, lambda self, value, _f=_combine, **options: self._from_old(_f, value, options))
+setattr(Array, "__divmod__", lambda self, other: (self // other, self % other))  # noqa: B010 -- as below
+setattr(Array, "__rdivmod__", lambda self, other: (other // self, other % self))  # noqa: B010 -- as below
 setattr(Array, "__rpow__", lambda self, other: power(other, self))  # noqa: B010 -- as below
 setattr(Array, "__pow__", _pow)  # noqa: B010 -- checkers look for no operator in assignments

@@ -735,5 +735,3 @@ for _method in words(
 Array.flatten = NAMES["ravel"]  # type: ignore[attr-defined]
 Array.__round__ = NAMES["round"]  # type: ignore[attr-defined]
 Array.copy = lambda self: self  # type: ignore[attr-defined]
-setattr(Array, "__divmod__", NAMES["divmod"])  # noqa: B010 -- checkers look for no operator in assignments
-setattr(Array, "__rdivmod__", lambda self, other: NAMES["divmod"](other, self))  # noqa: B010 -- as above
