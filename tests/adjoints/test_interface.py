@@ -225,6 +225,40 @@ def test_single_precision_stays():
     assert numba.typeof(found).dtype == numba.float32
 
 
+@numba.njit
+def of_single_precision(x, small):
+    double = x * 2
+    weights = small * small
+    total = np.float32(0)
+    for k in range(len(x)):
+        total += x[k]
+    reduced = (
+        np.sum(x * 2),
+        np.var(x),
+        np.sum(small),
+        np.mean(x),
+        np.prod(x),
+        np.exp(-x * 2),
+        np.clip(x, 0.5, 1.0),
+    )
+    return total, double, x / 3, x * weights, weights, x[0] * 2, reduced
+
+
+def test_dtypes_are_those_of_numba_in_every_mode():
+    x, small = np.array([0.5, 1.5, 2.5], np.float32), np.array([3, 20, 100], np.uint8)
+    kernel = fgrad.differentiate(of_single_precision)
+    values = fgrad.tree.leaves(of_single_precision(x, small))
+    kinds = [np.dtype(k) for k in "ffffBdfdLffff"]
+    flat = lambda x: fgrad.tree.leaves(kernel(x, small))
+    for outs in (flat(fgrad.tensor(x)), fgrad.jit(flat)(x), fgrad.jvp(flat, (x,), (x,))[0]):
+        assert [out.dtype for out in outs] == kinds
+        for out, value in zip(outs, values, strict=True):
+            np.testing.assert_allclose(np.asarray(out), value, rtol=1e-6)
+    assert [out.dtype for out in fgrad.vmap(flat)(x[None])] == kinds
+    found = fgrad.grad(lambda x: flat(x)[3].sum())(x)  # as Numba keeps the weights, modulo 256
+    np.testing.assert_array_equal(found, np.float32([9, 144, 16]))
+
+
 def test_numbas_function_called_with_a_tensor_says_what_to_do():
     with pytest.raises(TypeError, match=r"call fgrad.differentiate\(function\), or decorate it"):
         fgrad.grad(kalman)(SERIES, 0.1, 0.5)

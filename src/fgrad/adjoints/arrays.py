@@ -23,10 +23,12 @@ from fgrad.adjoints.values import (
     Scalar,
     Static,
     Value,
+    array_dtype,
     array_type,
     context,
     dims_of,
     dtype,
+    fused,
     is_one,
     item,
     ndim_of,
@@ -227,7 +229,7 @@ class Arrays(Indexing):
                 return syntax.constant(function(a.value, b.value))
             return syntax.typed(ast.BinOp(a, op(), b), self.typed_call(function, a.ty, b.ty))
 
-        return self.elementwise(element, [x, y])
+        return self.elementwise(element, [x, y], function)
 
     def of_UnaryOp(self, node: ast.UnaryOp) -> Value:  # noqa: D102, N802
         negated = isinstance(node.op, ast.Not)
@@ -239,7 +241,7 @@ class Arrays(Indexing):
                 return syntax.constant(OPERATORS[op](a.value), None if op is ast.Not else a.ty)  # type: ignore[attr-defined]
             return syntax.typed(ast.UnaryOp(op(), a), self.typed_call(OPERATORS[op], a.ty))
 
-        return self.elementwise(element, [x])
+        return self.elementwise(element, [x], None if op is ast.Not else OPERATORS[op])
 
     def of_Compare(self, node: ast.Compare) -> Value:  # noqa: D102, N802
         if isinstance(node.ops[0], ast.Is | ast.IsNot):
@@ -347,8 +349,11 @@ class Arrays(Indexing):
 
     # ---- array expressions --------------------------------------------------------------------------
 
-    def elementwise(self, element: Any, args: Sequence[Value]) -> Value:
-        """Return a function of numbers, applied to every element where there are arrays."""
+    def elementwise(self, element: Any, args: Sequence[Value], function: Any = None) -> Value:
+        """Return a function of numbers, applied to every element where there are arrays.
+
+        That of arrays may have another dtype than that of numbers.
+        """
         for a in args:
             if not isinstance(a, Scalar | Array | Lazy):
                 raise self.fail("an operator is applied to what is no number or array", "Convert it before")
@@ -356,8 +361,10 @@ class Arrays(Indexing):
             return Scalar(element(*[a.node for a in args]))  # type: ignore[union-attr]
         dims = self.broadcast([a for a in args if not isinstance(a, Scalar)])  # type: ignore[misc]
         sample = [syntax.constant(0)] * len(dims)
-        ty = element(*[item(a, sample) for a in args]).ty
-        return Lazy(dims, ty, lambda index: element(*[item(a, index) for a in args]))
+        ty = element(*[fused(a, sample) for a in args]).ty
+        if function is not None:
+            ty = array_dtype(function, args) or ty
+        return Lazy(dims, ty, lambda index: element(*[fused(a, index) for a in args]))
 
     def broadcast(self, arrays: Sequence[Array | Lazy]) -> list[Any]:
         """Return the lengths of what arrays broadcast to, and check at run time that they agree."""
@@ -424,7 +431,8 @@ class Arrays(Indexing):
     def loop_over(self, target: Array, x: Value) -> None:
         """Emit loops that store every element."""
         with self.nest(dims_of(target)) as index:
-            self.out.append(Store(target.name, tuple(index), item(x, index), self.line))
+            value = (fused if dtype(x) == target.type.dtype else item)(x, index)
+            self.out.append(Store(target.name, tuple(index), value, self.line))
 
     def copied(self, x: Value, base: str = "a") -> Array:
         """Return a new array with the same elements."""

@@ -7,6 +7,7 @@ import builtins
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import reduce
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from fgrad.adjoints.values import (
     Scalar,
     Static,
     Value,
+    cast,
     dims_of,
     dtype,
     dtype_of,
@@ -164,7 +166,7 @@ class Calls:
         def element(*operands: Any) -> Any:
             return syntax.call(name, *operands, ty=self.typed_call(function, *[o.ty for o in operands]))
 
-        made: Value = self.elementwise(element, args)
+        made: Value = self.elementwise(element, args, function)
         return made
 
     def elementwise_kernel(self, function: Any, args: Sequence[Value]) -> Value:
@@ -348,7 +350,9 @@ class Calls:
         else:
             name = self.fresh("total")
             zero = 0.0 if syntax.is_floating(dtype(x)) else 0
-            self.assign(name, syntax.constant(zero, self.sum_type(x)))
+            kind = self.sum_type(x)
+            unsigned = isinstance(kind, types.Integer) and not getattr(kind, "signed", True)
+            self.assign(name, cast(syntax.constant(zero), kind) if unsigned else syntax.constant(zero, kind))
         with self.nest(dims, columns=columns) as at:
             value = item(x, at)
             if out is not None:
@@ -371,10 +375,19 @@ class Calls:
     def sum_type(self, x: Any) -> Any:
         """Return the type of a sum."""
         ty = dtype(x)
+        if isinstance(ty, types.Integer) and not getattr(ty, "signed", True):
+            return types.uintp
         return types.intp if isinstance(ty, types.Boolean | types.Integer) else ty
 
     def np_mean(self, x: Any, axis: Any = None) -> Value | None:
         """Return `np.mean`."""
+        found = self.average(x, axis)
+        if isinstance(found, Scalar) and syntax.is_floating(dtype(x)):
+            return Scalar(cast(found.node, dtype(x)))
+        return found
+
+    def average(self, x: Any, axis: Any = None) -> Value | None:
+        """Return a mean in the type that a sum divided by a count has."""
         total = self.np_sum(x, axis)
         if total is None:
             return None
@@ -391,7 +404,7 @@ class Calls:
         gap = self.binary(ast.Sub, x, self.kept(self.np_mean(x)))
         other = gap if not syntax.is_complex(dtype(gap)) else self.mapped(np.conj, [gap])
         square = self.binary(ast.Mult, gap, other)
-        found = self.np_mean(square if other is gap else self.mapped(np.real, [square]))
+        found = self.average(square if other is gap else self.mapped(np.real, [square]))
         assert found is not None  # noqa: S101 -- of an array
         return found
 
@@ -411,7 +424,8 @@ class Calls:
 
     def np_clip(self, x: Any, low: Any, high: Any) -> Value:
         """Return `np.clip`."""
-        return self.mapped(np.minimum, [self.mapped(np.maximum, [x, low]), high])
+        found = self.mapped(np.minimum, [self.mapped(np.maximum, [x, low]), high])
+        return replace(found, dtype=dtype(x)) if isinstance(found, Lazy) else found
 
     def np_transpose(self, x: Any) -> Value:
         """Return `np.transpose`."""
@@ -444,6 +458,8 @@ class Calls:
                 return self.passive_library(function, held)
         if entry.dims is None:
             found = self.inline(entry.kernel, held, {})
+            if function is np.prod:
+                return Scalar(cast(found.node, dtype(held[0])))
             return Scalar(self.given(self.numbas(function, held), found.node)) if entry.foreign else found
         ty = reduce(unified, map(dtype, held))
         dims = [self.stable(dims_of(held[i])[axis]) for i, axis in entry.dims]  # type: ignore[arg-type]

@@ -199,7 +199,19 @@ class Program:
         args = self.arguments(values, own=True)
         returned = self.primal(*args)
         written = [a for a, p in zip(args, self.function.params, strict=True) if p.written]
-        return (*map(_output, returned), *written)
+        return (*self.results(returned), *written)
+
+    def results(self, returned: Sequence[Any]) -> list[Any]:
+        """Return what compiled code returns: numbers, which Numba makes ones of Python, in their dtypes."""
+        return [
+            x if isinstance(x, np.ndarray) else kind.type(x)
+            for x, kind in zip(returned, self.returned_dtypes, strict=True)
+        ]
+
+    @lazy
+    def returned_dtypes(self) -> list[np.dtype[Any]]:
+        """The dtypes of what is returned."""
+        return [dtype_of(self.function.types[n]) for n in self.function.returns]
 
     def written_adjoint(self, wrt: tuple[int, ...], given: tuple[int, ...]) -> Adjoint:
         """Return the adjoint with respect to some operands, for cotangents of some outputs."""
@@ -273,8 +285,7 @@ class Program:
             NotImplementedError: the kernel returns an array, whose shape is not known before it runs.
         """
         by_name = {p.name: a for p, a in zip(self.operands, avals, strict=True)}
-        kinds = [dtype_of(self.function.types[n]) for n in self.function.returns]
-        found = [Aval(s, d) for s, d in zip(self.returned_shapes(avals), kinds, strict=True)]
+        found = [Aval(s, d) for s, d in zip(self.returned_shapes(avals), self.returned_dtypes, strict=True)]
         return (*found, *[by_name[p.name] for p in self.function.params if p.written])
 
     def returned_shapes(self, avals: Sequence[Aval]) -> list[shapes.Shape]:
@@ -334,7 +345,7 @@ class Users(Program):
         ]
         if self.form.result_shape is not None:
             self.demand_shapes(values, parts)
-        return (*map(_output, parts), *written)
+        return (*self.results(parts), *written)
 
     def returned_shapes(self, avals: Sequence[Aval]) -> list[shapes.Shape]:
         """Return the shapes of what is returned, as the user says they are where that is so."""
@@ -400,10 +411,6 @@ def _leaves(x: Any) -> list[Any]:
     if x is None:
         return []
     return [leaf for part in x for leaf in _leaves(part)] if isinstance(x, tuple) else [x]
-
-
-def _output(x: Any) -> Any:
-    return x if isinstance(x, np.ndarray) else np.asarray(x)[()]
 
 
 def _contiguous(ty: Any) -> Any:

@@ -51,6 +51,8 @@ class Array:
 class Lazy:
     """An array expression, which says what one element is.
 
+    Its dtype is what NumPy's rules give, as Numba has it; the number may be a wider one.
+
     One that is a view has the name of the array whose memory it shares in `source`; `cut` then says what its
     parts are.
     """
@@ -110,6 +112,15 @@ def result_type(function: Any, *args: Any) -> Any:
     return types.unliteral(signature.return_type)
 
 
+def array_dtype(function: Any, args: Sequence[Value]) -> Any:
+    """Return the dtype of a function of numbers and arrays; None where it is one of numbers alone."""
+    kinds = [a.type if isinstance(a, Scalar) else types.Array(dtype(a), ndim_of(a), "C") for a in args]
+    try:
+        return syntax.element(result_type(function, *kinds))
+    except Exception:  # noqa: BLE001 -- of Numba, of many classes
+        return None
+
+
 def unified(x: Any, y: Any) -> Any:
     """Return the type of a variable that holds values of both types, None where there is none."""
     return x if x == y else context().unify_types(x, y)
@@ -143,7 +154,20 @@ def dtype(x: Value) -> Any:
 
 
 def item(x: Value, index: Sequence[Any]) -> Any:
-    """Return an element of a broadcast operand; a number is its own."""
+    """Return an element of a broadcast operand, in its dtype; a number is its own."""
+    found = fused(x, index)
+    return cast(found, x.dtype) if isinstance(x, Lazy) else found
+
+
+def cast(node: Any, ty: Any) -> Any:
+    """Return an expression of a number as one of a type."""
+    if node.ty == ty:
+        return node
+    return syntax.call("np.bool_" if ty == types.boolean else f"np.{ty.name}", node, ty=ty)
+
+
+def fused(x: Value, index: Sequence[Any]) -> Any:
+    """Return an element as a part of an expression, within which Numba computes numbers, not elements."""
     if isinstance(x, Scalar):
         return x.node
     assert isinstance(x, Array | Lazy)  # noqa: S101 -- nothing else has elements
