@@ -1,5 +1,6 @@
 """Programs of JAX, compared with formulas, with NumPy, and with the dtypes that JAX 0.10 gave."""
 
+import collections
 import dataclasses
 import functools
 import gc
@@ -561,6 +562,31 @@ def test_control_flow():
 
 
 # ---- containers
+
+
+def test_keys_of_dictionaries_come_in_order():
+    def order(tree):
+        return [(k, order(v)) if isinstance(v, dict) else k for k, v in tree.items()]
+
+    def same(tree):
+        return jax.tree.map(lambda x: x * 1.0, tree)
+
+    given = {"b": {"d": 1.0, "c": 2.0}, "a": collections.defaultdict(int, {"z": 3.0, "y": 4.0})}
+    expected = [("a", ["y", "z"]), ("b", ["c", "d"])]
+    for f in (
+        same,
+        jax.jit(same),
+        jax.grad(lambda t: t["b"]["c"] * t["a"]["z"]),
+        lambda t: jax.vjp(same, t)[0],
+    ):
+        assert order(f(given)) == expected
+    assert same(given)["a"].default_factory is int
+    seen = []
+    jax.jit(lambda t: seen.append(order(t)))(given)
+    assert seen == [expected]
+    ordered = collections.OrderedDict(b=1, a=2)
+    assert list(same(ordered)) == ["b", "a"]
+    assert same({"b": 1, 3: 2}) == {"b": 1, 3: 2}
 
 
 def test_trees():

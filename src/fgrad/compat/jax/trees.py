@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
@@ -30,8 +31,23 @@ def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDef]:
 
 
 def unflatten(structure: PyTreeDef, leaves: Iterable[Any]) -> Any:
-    """Return the tree of a structure with these leaves."""
-    return structure.unflatten(leaves)
+    """Return the tree of a structure with these leaves, in which keys of dictionaries are in order."""
+    return structure.traverse(leaves, _in_order)
+
+
+def _in_order(node: Any) -> Any:
+    if node.__class__ is not dict and node.__class__ is not defaultdict:
+        return node
+    try:
+        keys = sorted(node)
+    except TypeError:  # they have no order
+        return node
+    if keys == list(node):
+        return node
+    ordered = node.copy()
+    ordered.clear()  # a dictionary of its kind
+    ordered.update((key, node[key]) for key in keys)
+    return ordered
 
 
 def _leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
