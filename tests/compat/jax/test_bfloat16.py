@@ -29,6 +29,13 @@ def is_short(x, values):
         np.testing.assert_array_equal(np.asarray(leaf).astype(np.float32), np.asarray(values, np.float32))
 
 
+def test_files_hold_arrays(tmp_path):
+    jnp.save(tmp_path / "x.npy", X)
+    is_short(jnp.load(tmp_path / "x.npy"), VALUES)
+    np.savez(tmp_path / "x.npz", x=np.ones(2))
+    assert jnp.load(tmp_path / "x.npz")["x"].tolist() == [1, 1]
+
+
 def test_arrays_hold_rounded_numbers():
     is_short(X, VALUES)
     is_short(jnp.asarray(np.asarray(X)), VALUES)

@@ -353,6 +353,19 @@ def test_least_squares():
     np.testing.assert_allclose(float(jnp.linalg.cond(a)), np.linalg.cond(a), rtol=1e-3)
 
 
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_negative_padding_of_convolutions_cuts_off(dilation):
+    x, w = jnp.arange(7.0).reshape(1, 1, 7), jnp.array([[[1.0, 10.0]]])
+    spread = np.zeros(7 * dilation - dilation + 1)
+    spread[::dilation] = np.arange(7)
+    inner = np.append(spread[2:-1], 0)[:-1]
+    out = lax.conv_general_dilated(x, w, (1,), [(-2, -1)], lhs_dilation=(dilation,))
+    close(out[0, 0], inner[:-1] + 10 * inner[1:])
+    out = lax.conv_general_dilated(x, w, (1,), [(-2, 1)], lhs_dilation=(dilation,))
+    inner = np.append(spread[2:], 0)
+    close(out[0, 0], inner[:-1] + 10 * inner[1:])
+
+
 def test_files_hold_arrays(tmp_path):
     jnp.save(tmp_path / "x.npy", jnp.asarray(X))
     close(jnp.load(tmp_path / "x.npy"), X)

@@ -375,13 +375,18 @@ def conv_general_dilated(
         if isinstance(padding, str):
             spread = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], gaps, strict=True)]
             sides = padtype_to_pads(x.shape[2:], spread, window_strides, padding)
+        sides, spread_by = [tuple(map(int, p)) for p in sides], tuple(lhs_dilation or ones)
+        if any(min(p) < 0 for p in sides):  # which cuts off
+            widths = [(*p, d - 1) for p, d in zip(sides, spread_by, strict=True)]
+            x = operands.pad(made(x), 0, [(0, 0, 0), (0, 0, 0), *widths])._tensor
+            sides, spread_by = [(0, 0)] * rank, ones
         y = fgrad.nn.conv(
             x,
             w,
             stride=tuple(window_strides),
-            padding=[tuple(map(int, p)) for p in sides],
+            padding=sides,
             dilation=gaps,
-            input_dilation=tuple(lhs_dilation or ones),
+            input_dilation=spread_by,
             groups=feature_group_count,
         )
         return fnp.transpose(y, [result.index(i) for i in range(rank + 2)])

@@ -556,6 +556,14 @@ def vectorize(pyfunc: Function, *, excluded: Any = frozenset(), signature: str |
     return _named(getattr(pyfunc, "__name__", "vectorized"), function)
 
 
+def load(file: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return the array in a file, in which numbers of bfloat16 are bytes."""
+    x = np.load(file, *args, **kwargs)
+    if not isinstance(x, np.ndarray):
+        return x
+    return array(x.view(BFLOAT16) if x.dtype == "V2" else x)
+
+
 def finfo(dtype: Any) -> Any:
     """Return the limits of a dtype of floating-point numbers."""
     kind = canonical(dtype_of(dtype))
@@ -699,7 +707,7 @@ NAMES: dict[str, Any] = {
     "isscalar": lambda x: getattr(x, "shape", None) == () or isinstance(x, int | float | complex),
     "issubdtype": issubdtype,
     "linspace": linspace,
-    "load": lambda file, *args, **kwargs: array(np.load(file, *args, **kwargs)),
+    "load": load,
     "save": lambda file, arr, *args, **kwargs: np.save(file, np.asarray(arr), *args, **kwargs),
     "ndarray": Array,
     "ones": ones,
