@@ -136,6 +136,11 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+def by_name(*found: Any) -> dict[str, Any]:
+    """Return functions and classes by their names."""
+    return {f.__name__: f for f in found}
+
+
 def module(name: str) -> Source:
     """Return the source of the names that a module publishes."""
 

@@ -11,6 +11,7 @@ import numpy as np
 import fgrad
 from fgrad.compat.jax.arrays import as_array, opened
 from fgrad.compat.jax.trees import register_pytree_node, tree_map
+from fgrad.compat.standins import by_name
 from fgrad.transforms.calling import is_traced
 
 __all__ = ["NAMES"]
@@ -95,18 +96,15 @@ def checkify(f: Callable[..., Any], errors: frozenset[str] = USER) -> Callable[.
 
 
 NAMES: dict[str, Any] = {
-    "Error": Error,
     "ErrorCategory": str,
-    "JaxRuntimeError": JaxRuntimeError,
     "all_checks": USER | NAN | INDEX | DIV,
     "automatic_checks": NAN | INDEX | DIV,
-    "check": check,
     "check_error": Error.throw,
-    "checkify": checkify,
     "debug_check": functools.partial(check, debug=True),
     "div_checks": DIV,
     "float_checks": NAN | DIV,
     "index_checks": INDEX,
     "nan_checks": NAN,
     "user_checks": USER,
+    **by_name(Error, JaxRuntimeError, check, checkify),
 }

@@ -15,6 +15,7 @@ from fgrad.compat.jax.arrays import Array, as_array
 from fgrad.compat.jax.avals import ShapedArray
 from fgrad.compat.jax.transformations import jit, vmap
 from fgrad.compat.jax.trees import flatten, tree_map
+from fgrad.compat.standins import by_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -178,23 +179,15 @@ class AxisType(Enum):
     Auto, Explicit, Manual = range(3)
 
 
-SHARDING: dict[str, Any] = {
-    found.__name__: found
-    for found in (
-        *(AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding),
-    )
-} | {"get_abstract_mesh": AbstractMesh}
+SHARDING: dict[str, Any] = by_name(
+    *(AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding)
+) | {"get_abstract_mesh": AbstractMesh}
 NAMES: dict[str, Any] = {
-    "Device": Device,
-    "NamedSharding": NamedSharding,
     "P": PartitionSpec,
     "device_count": lambda *args, **kwargs: len(devices(*args, **kwargs)),
-    "device_put": device_put,
-    "devices": devices,
     "local_device_count": lambda *args, **kwargs: len(devices(*args, **kwargs)),
     "local_devices": lambda process_index=None, backend=None, host_id=None: devices(backend),
-    "make_mesh": make_mesh,
-    "pmap": pmap,
+    **by_name(Device, NamedSharding, device_put, devices, make_mesh, pmap),
 }
 _SHARDING = SingleDeviceSharding()
 ShapedArray.sharding = property(  # type: ignore[assignment]

@@ -11,6 +11,7 @@ from fgrad.compat.jax.nn import INITIALIZERS
 from fgrad.compat.jax.nn import NAMES as NN
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.trees import flatten, unflatten
+from fgrad.compat.standins import by_name
 from fgrad.random import threefry
 
 __all__ = ["OPTIMIZERS", "STAX"]
@@ -162,13 +163,10 @@ def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
     return _optimizer(rule, 2)
 
 
-OPTIMIZERS: dict[str, Any] = {
-    found.__name__: found
-    for found in (
-        *(Optimizer, OptimizerState, adagrad, adam, adamax, make_schedule, momentum, nesterov, rmsprop),
-        *(rmsprop_momentum, sgd),
-    )
-}
+OPTIMIZERS: dict[str, Any] = by_name(
+    *(Optimizer, OptimizerState, adagrad, adam, adamax, make_schedule, momentum, nesterov, rmsprop),
+    *(rmsprop_momentum, sgd),
+)
 
 
 # ---- layers: `shape, params = init(key, shape)`, `out = apply(params, inputs, **options)`

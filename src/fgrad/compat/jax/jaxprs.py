@@ -22,6 +22,7 @@ from fgrad.compat.jax.avals import (
 )
 from fgrad.compat.jax.transformations import Flat, Function, without_static
 from fgrad.compat.jax.trees import TREE_UTIL, flatten, register_pytree_node, unflatten
+from fgrad.compat.standins import by_name
 from fgrad.core import program as programs
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import PRIMITIVES
@@ -625,41 +626,29 @@ def _ignored(*_: Any, **__: Any) -> None:
 
 CORE: dict[str, Any] = {
     "AbstractValue": ShapedArray,
-    "ClosedJaxpr": ClosedJaxpr,
-    "DropVar": DropVar,
-    "Jaxpr": Jaxpr,
-    "JaxprEqn": JaxprEqn,
-    "Literal": Literal,
-    "Primitive": Primitive,
-    "ShapedArray": ShapedArray,
-    "Var": Var,
     "Atom": Var | Literal,
-    "eval_jaxpr": eval_jaxpr,
-    "find_top_trace": find_top_trace,
     "get_aval": typeof,
-    "jaxpr_as_fun": jaxpr_as_fun,
     "mapped_aval": _mapped_aval,
     "unmapped_aval": _unmapped_aval,
+    **by_name(
+        *(ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Primitive, ShapedArray, Var),
+        *(eval_jaxpr, find_top_trace, jaxpr_as_fun),
+    ),
 }
 API: dict[str, Any] = {
     "debug_info": _ignored,
-    "flatten_fun": flatten_fun,
-    "flatten_fun_nokwargs": flatten_fun_nokwargs,
     "shaped_abstractify": typeof,
+    **by_name(flatten_fun, flatten_fun_nokwargs),
 }
 PARTIAL_EVAL: dict[str, Any] = {
-    "PartialVal": PartialVal,
     "trace_to_jaxpr_dynamic": trace_to_jaxpr,
-    "trace_to_jaxpr_nounits": trace_to_jaxpr_nounits,
+    **by_name(PartialVal, trace_to_jaxpr_nounits),
 }
 AD: dict[str, Any] = {
-    "JVPTracer": JVPTracer,
-    "UndefinedPrimal": UndefinedPrimal,
-    "Zero": Zero,
-    "instantiate_zeros": instantiate_zeros,
     "is_undefined_primal": lambda x: type(x) is UndefinedPrimal,
     "primitive_jvps": JVPS,
     "primitive_transposes": TRANSPOSES,
+    **by_name(JVPTracer, UndefinedPrimal, Zero, instantiate_zeros),
 }
 BATCHING: dict[str, Any] = {
     "axis_primitive_batchers": AXIS_BATCHERS,

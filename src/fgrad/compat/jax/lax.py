@@ -22,7 +22,7 @@ from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.transformations import Flat, inside
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.jax.types import CONFIG, promoted
-from fgrad.compat.standins import absent, words
+from fgrad.compat.standins import absent, by_name, words
 
 __all__ = ["NAMES"]
 
@@ -573,55 +573,36 @@ NAMES: dict[str, Any] = {
         "jax.lax",
         dict.fromkeys(("all_to_all", "pswapaxes"), "all_gather has every part"),
     ),
-    "ConvDimensionNumbers": ConvDimensionNumbers,
-    "ScatterDimensionNumbers": ScatterDimensionNumbers,
-    "Precision": Precision,
     "approx_max_k": lambda operand, k, reduction_dimension=-1, **_: top_k(
         operand, k, axis=reduction_dimension
     ),
     "approx_min_k": lambda operand, k, reduction_dimension=-1, **_: top_k(
         operand, k, axis=reduction_dimension, descending=False
     ),
-    "associative_scan": associative_scan,
     "axis_index": lambda axis_name: made(fgrad.lax.axis_index(axis_name)),
     "broadcast_to_rank": lambda x, rank: as_array(x).reshape((1,) * (rank - np.ndim(x)) + np.shape(x)),
     "broadcast_shapes": NUMPY["broadcast_shapes"],
-    "clamp": clamp,
-    "cond": cond,
     "convert_element_type": lambda operand, new_dtype: as_array(operand).astype(new_dtype),
     "dot": NUMPY["dot"],
-    "dot_general": dot_general,
-    "dynamic_index_in_dim": dynamic_index_in_dim,
-    "dynamic_slice": dynamic_slice,
-    "dynamic_slice_in_dim": dynamic_slice_in_dim,
-    "dynamic_update_slice": dynamic_update_slice,
-    "dynamic_update_index_in_dim": dynamic_update_index_in_dim,
-    "dynamic_update_slice_in_dim": dynamic_update_slice_in_dim,
     "dtype": NUMPY["result_type"],
     "full": NUMPY["full"],
     "full_like": NUMPY["full_like"],
     "integer_pow": lambda x, y: operator.pow(as_array(x), int(y)),
     "iota": lambda dtype, size: NUMPY["arange"](size, dtype=dtype),
     **{new: of_elements(getattr(fgrad.scipy.special, old)) for new, old in SPECIAL.items()},
-    "fori_loop": fori_loop,
     "map": map_,
     "conv": conv_general_dilated,
-    "conv_general_dilated": conv_general_dilated,
-    "conv_general_dilated_local": conv_general_dilated_local,
-    "conv_general_dilated_patches": conv_general_dilated_patches,
-    "conv_transpose": conv_transpose,
-    "padtype_to_pads": padtype_to_pads,
-    "reduce_window": reduce_window,
     "rsqrt": lambda x: elementwise(lambda t: 1 / fnp.sqrt(t), x, inexact=True),
-    "scan": scan,
-    "scatter_add": scatter_add,
-    "select": select,
-    "stop_gradient": stop_gradient,
-    "switch": switch,
     "reduce_precision": lambda operand, exponent_bits, mantissa_bits: made(
         fgrad.lax.reduce_precision(as_array(operand)._tensor, exponent_bits, mantissa_bits),
         as_array(operand).form,
     ),
-    "top_k": top_k,
-    "while_loop": while_loop,
+    **by_name(
+        *(ConvDimensionNumbers, Precision, ScatterDimensionNumbers, associative_scan, clamp),
+        *(cond, conv_general_dilated, conv_general_dilated_local, conv_general_dilated_patches),
+        *(conv_transpose, dot_general, dynamic_index_in_dim, dynamic_slice, dynamic_slice_in_dim),
+        *(dynamic_update_index_in_dim, dynamic_update_slice, dynamic_update_slice_in_dim),
+        *(fori_loop, padtype_to_pads, reduce_window, scan, scatter_add, select, stop_gradient),
+        *(switch, top_k, while_loop),
+    ),
 }

@@ -13,7 +13,7 @@ from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, made, named, opened
 from fgrad.compat.jax.numpy import together, wrapped
 from fgrad.compat.jax.types import default, to_inexact
-from fgrad.compat.standins import words
+from fgrad.compat.standins import by_name, words
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer
 
@@ -170,9 +170,5 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, **_: Any) -> Array:
 
 LAX: dict[str, Any] = {
     "cholesky": NUMPY["cholesky"],
-    "eigh": eigh,
-    "ormqr": ormqr,
-    "qr": qr,
-    "svd": svd,
-    "tridiagonal_solve": tridiagonal_solve,
+    **by_name(eigh, ormqr, qr, svd, tridiagonal_solve),
 }

@@ -125,14 +125,14 @@ _MAIN: dict[str, Any] = {
     "config": types.CONFIG,
     "default_backend": lambda: "cpu",
     "device_get": _got,
-    "disable_jit": _setting("jax_disable_jit"),
-    "enable_custom_prng": _setting("jax_enable_custom_prng"),
-    "enable_x64": _setting("jax_enable_x64"),
+    **{
+        name: _setting(f"jax_{name}")
+        for name in words(
+            "disable_jit enable_custom_prng enable_x64 log_compiles numpy_dtype_promotion "
+            "numpy_rank_promotion threefry_partitionable"
+        )
+    },
     "effects_barrier": lambda: None,
-    "log_compiles": _setting("jax_log_compiles"),
-    "numpy_dtype_promotion": _setting("jax_numpy_dtype_promotion"),
-    "numpy_rank_promotion": _setting("jax_numpy_rank_promotion"),
-    "threefry_partitionable": _setting("jax_threefry_partitionable"),
     "ensure_compile_time_eval": _setting("jax_disable_jit"),
     "pure_callback": callbacks.pure_callback,
     "process_count": lambda *_: 1,
@@ -172,24 +172,13 @@ MODULES: dict[str, Source] = {
     "jax": together(
         _MAIN,
         _loaded(
-            "jax.numpy",
-            "jax.lax",
-            "jax.nn",
-            "jax.random",
-            "jax.tree",
-            "jax.tree_util",
-            "jax.typing",
-            "jax.dtypes",
-        ),
-        _loaded(
-            "jax.errors",
-            "jax.core",
-            "jax.debug",
-            "jax.scipy",
-            "jax.sharding",
-            "jax.custom_derivatives",
-            "jax.stages",
-            "jax.version",
+            *(
+                f"jax.{name}"
+                for name in words(
+                    "core custom_derivatives debug dtypes errors lax nn numpy random scipy sharding stages "
+                    "tree tree_util typing version"
+                )
+            )
         ),
         absent(
             "jax",

@@ -14,7 +14,7 @@ from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, named, o
 from fgrad.compat.jax.draws import NAMES as DRAWS
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.types import canonical, to_inexact
-from fgrad.compat.standins import absent, words
+from fgrad.compat.standins import absent, by_name, words
 
 __all__ = ["NAMES", "logsumexp"]
 
@@ -119,17 +119,12 @@ NAMES: dict[str, Any] = {
         )
     },
     **{name: _along(name) for name in ("softmax", "log_softmax")},
-    "gelu": gelu,
-    "logsumexp": logsumexp,
-    "one_hot": one_hot,
-    "relu": relu,
     "hard_tanh": lambda x: elementwise(lambda t: fnp.clip(t, -1, 1), x),
     "identity": as_array,
-    "sparse_plus": sparse_plus,
-    "standardize": standardize,
     "sparse_sigmoid": lambda x: elementwise(lambda t: fnp.clip(t + 1, 0, 2) / 2, x, inexact=True),
     "squareplus": lambda x, b=4: elementwise(lambda t, b: (t + fnp.sqrt(t * t + b)) / 2, x, b, inexact=True),
     "tanh": lambda x: elementwise(fnp.tanh, x, inexact=True),
+    **by_name(gelu, logsumexp, one_hot, relu, sparse_plus, standardize),
 }
 NAMES["hard_swish"] = NAMES["hard_silu"] = lambda x: x * NAMES["hard_sigmoid"](x)
 

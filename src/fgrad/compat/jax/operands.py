@@ -13,6 +13,7 @@ from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import Array, as_array, elementwise, made
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.types import default
+from fgrad.compat.standins import by_name
 
 __all__ = ["NAMES"]
 
@@ -136,7 +137,6 @@ def select_n(which: Any, *cases: Any) -> Array:
 
 
 NAMES: dict[str, Any] = {
-    "RoundingMethod": RoundingMethod,
     "argmax": _placed("argmax"),
     "argmin": _placed("argmin"),
     "batch_matmul": lambda lhs, rhs, precision=None: NUMPY["matmul"](lhs, rhs),
@@ -152,21 +152,17 @@ NAMES: dict[str, Any] = {
     "cummin": _cumulated(fnp.minimum),
     "cumprod": _cumulated(fnp.multiply),
     "cumsum": _cumulated(fnp.add),
-    "div": div,
     "index_in_dim": _moved(_index_in_dim),
     "logistic": lambda x: elementwise(fgrad.nn.sigmoid, x),
-    "pad": pad,
     "population_count": lambda x: NUMPY["bitwise_count"](as_array(x)).astype(as_array(x).dtype),
     "rem": NUMPY["fmod"],
     "reshape": _moved(_reshape),
     "rev": _moved(lambda t, dimensions: fnp.flip(t, tuple(dimensions))),
     "round": round_,
-    "select_n": select_n,
     "shift_left": NUMPY["left_shift"],
     "shift_right_arithmetic": NUMPY["right_shift"],
     "slice": _moved(_slice),
     "slice_in_dim": _moved(_slice_in_dim),
-    "sort": sort,
     "transpose": _moved(lambda t, permutation: fnp.transpose(t, tuple(permutation))),
     **{
         f"reduce_{new}": _reduced(old)
@@ -179,4 +175,5 @@ NAMES: dict[str, Any] = {
             ("or", "any"),
         )
     },
+    **by_name(RoundingMethod, div, pad, select_n, sort),
 }

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import operator
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import optree
 from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import Array, as_array, form_of, made
 from fgrad.compat.jax.types import promoted
+from fgrad.compat.standins import by_name
 
 __all__ = ["TREE", "TREE_UTIL", "flatten", "ravel_pytree", "unflatten"]
 
@@ -116,46 +117,16 @@ def _is_end(leaf: Any) -> bool:
 # ---- paths
 
 
-@dataclasses.dataclass(frozen=True)
-class DictKey:
-    """The key of a dictionary."""
-
-    key: Hashable
-
-    def __str__(self) -> str:
-        return f"[{self.key!r}]"
+def _kind_of_key(name: str, field: str, text: str) -> Any:
+    """Return the class of the keys of a kind of container, written as `text` says."""
+    shown = {"__str__": lambda self: text.format(getattr(self, field)), "__module__": __name__}
+    return dataclasses.make_dataclass(name, [field], frozen=True, namespace=shown)
 
 
-@dataclasses.dataclass(frozen=True)
-class SequenceKey:
-    """The index of a list or tuple."""
-
-    idx: int
-
-    def __str__(self) -> str:
-        return f"[{self.idx}]"
-
-
-@dataclasses.dataclass(frozen=True)
-class GetAttrKey:
-    """The name of an attribute."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f".{self.name}"
-
-
-@dataclasses.dataclass(frozen=True)
-class FlattenedIndexKey:
-    """The place among the children of a container that gives no better name."""
-
-    key: int
-
-    def __str__(self) -> str:
-        return f"[<flat index {self.key}>]"
-
-
+DictKey = _kind_of_key("DictKey", "key", "[{!r}]")
+SequenceKey = _kind_of_key("SequenceKey", "idx", "[{}]")
+GetAttrKey = _kind_of_key("GetAttrKey", "name", ".{}")
+FlattenedIndexKey = _kind_of_key("FlattenedIndexKey", "key", "[<flat index {}>]")
 _OWN_KEYS = (DictKey, SequenceKey, GetAttrKey, FlattenedIndexKey)
 
 
@@ -319,25 +290,18 @@ TREE: dict[str, Any] = {
     "unflatten": unflatten,
 }
 TREE_UTIL: dict[str, Any] = {f"tree_{name}": function for name, function in TREE.items()} | {
-    "DictKey": DictKey,
-    "FlattenedIndexKey": FlattenedIndexKey,
-    "GetAttrKey": GetAttrKey,
     "KeyEntry": Any,
     "KeyPath": tuple,
-    "Partial": Partial,
     "PyTreeDef": PyTreeDef,
-    "SequenceKey": SequenceKey,
     "all_leaves": lambda xs, is_leaf=None: all(
         len(found) == 1 and found[0] is x for x in xs for found in [_leaves(x, is_leaf)]
     ),
-    "keystr": keystr,
-    "register_dataclass": register_dataclass,
-    "register_pytree_node": register_pytree_node,
-    "register_pytree_node_class": register_pytree_node_class,
-    "register_pytree_with_keys": register_pytree_with_keys,
-    "register_pytree_with_keys_class": register_pytree_with_keys_class,
-    "register_static": register_static,
     "treedef_is_leaf": lambda structure: structure.is_leaf(),
     "treedef_tuple": lambda structures: optree.treespec_tuple(structures, namespace=NAMESPACE),
     "treedef_children": operator.methodcaller("children"),
+    **by_name(
+        *(DictKey, FlattenedIndexKey, GetAttrKey, Partial, SequenceKey, keystr),
+        *(register_dataclass, register_pytree_node, register_pytree_node_class),
+        *(register_pytree_with_keys, register_pytree_with_keys_class, register_static),
+    ),
 }
