@@ -259,6 +259,27 @@ def test_dtypes_are_those_of_numba_in_every_mode():
     np.testing.assert_array_equal(found, np.float32([9, 144, 16]))
 
 
+def test_a_kernel_computes_in_the_types_that_it_was_declared_with():
+    @fgrad.differentiate
+    @numba.njit(["float64(float64, float64)", "complex128(complex128, float64)"])
+    def halved(x, n):
+        return x * x / n
+
+    x = np.float32(0.7)
+    for out in (
+        halved(fgrad.tensor(x), 2),
+        fgrad.jit(halved)(x, 2),
+        fgrad.jvp(halved, (x, 2.0), (x, 0.0))[0],
+    ):
+        assert out.dtype == np.float64
+        assert float(out) == halved(x, 2)
+    slope = fgrad.grad(halved)(x, 2)
+    assert slope.dtype == np.float32
+    np.testing.assert_allclose(slope, x, rtol=1e-6)
+    np.testing.assert_allclose(fgrad.grad(halved, argnums=1)(3.0, 2.0), -2.25)
+    assert halved(fgrad.tensor(np.complex64(1j)), 2).dtype == np.complex128
+
+
 def test_numbas_function_called_with_a_tensor_says_what_to_do():
     with pytest.raises(TypeError, match=r"call fgrad.differentiate\(function\), or decorate it"):
         fgrad.grad(kalman)(SERIES, 0.1, 0.5)

@@ -16,14 +16,16 @@ import numpy as np
 from fgrad import config, locks
 from fgrad.adjoints import emission
 from fgrad.adjoints.operation import call
-from fgrad.adjoints.programs import Cost, Form, Program, Users
+from fgrad.adjoints.programs import Cost, Form, Program, Users, dtype_of
 from fgrad.adjoints.records import Records, Struct, taken_apart
 from fgrad.adjoints.sources import demand_frozen
 from fgrad.adjoints.stored import content, keeping, stamped
 from fgrad.adjoints.syntax import UnsupportedKernelError
 from fgrad.compat.numba import (
     core_of,
+    declared_types,
     dispatcher_of,
+    is_declared,
     is_dispatcher,
     is_dufunc,
     is_gufunc,
@@ -129,6 +131,11 @@ class Differentiable:
     def _prepared(self, leaves: Sequence[Any], structure: Any) -> tuple[Program, list[Any]]:
         """Return the program for arguments of these types, and its operands."""
         kinds = [self._kind_of(x) for x in leaves]
+        if is_declared(self.kernel_to_differentiate):
+            given = _argument_types(structure, kinds)
+            wanted = declared_types(self.kernel_to_differentiate, given)
+            leaves = _converted(leaves, structure, given, wanted)
+            kinds = [self._kind_of(x) for x in leaves]
         fixed = tuple(
             (i, x) for i, x in enumerate(leaves) if isinstance(x, bool | int | np.integer | np.bool_)
         )
@@ -282,6 +289,25 @@ def _texts(structure: Any, names: Iterator[str], classes: dict[str, Any]) -> lis
         return f"{name}({inside})"
 
     return [text(part) for part in structure[1:]]
+
+
+def _converted(
+    leaves: Sequence[Any], structure: Any, given: Sequence[Any], wanted: Sequence[Any]
+) -> list[Any]:
+    """Return arguments with numbers in the types that a kernel was declared with, as Numba converts them."""
+    found = list(leaves)
+    place = 0
+    for part, have, want in zip(structure[1:], given, wanted, strict=True):
+        if part == 0 and have != want and isinstance(want, numba.types.Number | numba.types.Boolean):
+            x, dtype = found[place], dtype_of(want)
+            found[place] = x.astype(dtype) if x.__class__ is Tensor else dtype.type(x)
+        place += _size(part)
+    return found
+
+
+def _size(structure: Any) -> int:
+    """Return how many leaves nested tuples have."""
+    return sum(map(_size, structure[1:])) if isinstance(structure, tuple) else int(structure is not None)
 
 
 def _argument_types(structure: Any, kinds: Sequence[Any]) -> list[Any]:

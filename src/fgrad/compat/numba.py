@@ -32,6 +32,8 @@ def functions_are_known() -> bool:
     import numba  # noqa: PLC0415 -- late, as below
 
     function, ufunc, gufunc = numba.njit(_same), numba.vectorize(_same), numba.guvectorize("()->()")(_copied)
+    declared = numba.njit(_same)
+    declared.disable_compile()
     found = typing_context().resolve_value_type(1.0)
     kinds = is_dispatcher(function), is_dufunc(ufunc), is_gufunc(gufunc)
     return (
@@ -41,6 +43,8 @@ def functions_are_known() -> bool:
         and options_of(ufunc) == options_of(gufunc) == {}
         and isinstance(ufunc.ufunc, np.ufunc)
         and found == numba.float64
+        and not is_declared(function)
+        and is_declared(declared)
     )
 
 
@@ -150,6 +154,21 @@ def loop_dtypes(ufunc: Any, given: Sequence[Any]) -> tuple[np.dtype[Any], ...]:
             raise error from None
         found = ufunc.ufunc.resolve_dtypes(wanted)
     return found
+
+
+def is_declared(dispatcher: Any) -> bool:
+    """Return whether a function was declared with types, so that it is compiled for no others."""
+    return not dispatcher._can_compile
+
+
+def declared_types(dispatcher: Any, kinds: Sequence[Any]) -> Sequence[Any]:
+    """Return the types that a function which was declared with types takes arguments of these types for."""
+    from numba import types  # noqa: PLC0415 -- late, as above
+
+    context = typing_context()
+    context.refresh()
+    found = context.resolve_function_type(types.Dispatcher(dispatcher), tuple(kinds), {})
+    return kinds if found is None else found.args  # the call says which types there are
 
 
 def typing_context() -> Any:
