@@ -726,3 +726,35 @@ def test_a_wrong_call_is_such_an_exception_too():
             Cube()(x, x)
         gm.backward(Cube()(x))
     check_grad(x, 3 * X**2)
+
+
+class Power(Function):
+    """x**n, where n is found in `forward`."""
+
+    calls = 0
+
+    def forward(self, x):
+        self.x, self.n = x, 3 if x.size == 3 else 2
+        return x**self.n
+
+    def backward(self, ct):
+        self.calls += 1
+        return ct * self.n * self.x ** (self.n - 1)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fg.jit, fg.checkpoint], ids=["eager", "jit", "checkpoint"])
+def test_an_instance_may_be_called_more_than_once(wrap):
+    power = Power()
+    total = wrap(lambda x: np.sum(power(x)) + np.sum(power(x[:2] * 5.0)) + np.sum(power(2.0 * x)))
+    slope = 27.0 * X**2
+    slope[:2] += 50.0 * X[:2]
+    close(fg.grad(total)(X), slope)
+    close(fg.hessian(total)(X), np.diag(54.0 * X + [50.0, 50.0, 0.0]))
+
+
+def test_what_backward_keeps_on_an_instance_stays_there():
+    power = Power()
+    _, pullback = fg.vjp(lambda x: power(power(x)), X)
+    close(pullback(np.ones(3))[0], 9.0 * X**8)
+    close(pullback(np.ones(3))[0], 9.0 * X**8)
+    assert power.calls == 4

@@ -308,6 +308,8 @@ class Function:
         np.float64(12.0)
     """
 
+    _kept: frozenset[str] = frozenset()  # the attributes that `forward` has set
+
     def forward(self, *tensors: Tensor) -> Any:
         """Return the output, a Tensor or a tuple of Tensors."""
         raise NotImplementedError(f"{type(self).__name__} must define forward(self, *tensors)")
@@ -330,6 +332,7 @@ class _FunctionRule(Rule):
 
     def __init__(self, function: Function) -> None:
         self.function, self.name, self.several = function, type(function).__name__, False
+        self.state: dict[str, Any] = {}  # of the instance after `forward`
 
     def clone(self) -> Self:
         """Return a rule on a copy of the instance, whose state is then its own."""
@@ -339,7 +342,12 @@ class _FunctionRule(Rule):
         return twin
 
     def forward(self, *values: Any) -> list[Any]:
+        state = self.function.__dict__
+        before = state.copy()
         out = self.function.forward(*values)
+        new = {name for name, x in state.items() if name not in before or before[name] is not x}
+        self.function._kept = self.function._kept | (new - {"_kept"})
+        self.state = state.copy()
         self.several = isinstance(out, tuple | list)
         outs = list(out) if self.several else [out]
         for o in outs:
@@ -348,7 +356,10 @@ class _FunctionRule(Rule):
         return outs
 
     def backward(self, *cts: Any) -> Sequence[Any]:
-        result = self.function.backward(*cts)
+        function = self.function
+        for name in function._kept & self.state.keys():  # another call of the instance may have changed them
+            function.__dict__[name] = self.state[name]
+        result = function.backward(*cts)
         return result if isinstance(result, tuple | list) else (result,)
 
 
