@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import array
 import contextvars
 import dataclasses
 import datetime as dt
 import functools
 import gc
 import itertools
+import operator
 import os
 import random
 import subprocess
@@ -282,6 +284,53 @@ def later():
     yield "the code of the function itself", itself, put(itself, "__code__", five.__code__)
 
 
+class Stored:
+    """A descriptor that keeps the value of an attribute under another name."""
+
+    def __get__(self, owner, kind):
+        return owner.__dict__["held"]
+
+    def __set__(self, owner, value):
+        owner.__dict__["held"] = value
+
+
+class Scaled(fg.Function):
+    """An operation with an attribute."""
+
+    w = Stored()
+
+    def __init__(self):
+        self.w, self.factor = 2.0, 2.0
+
+    def forward(self, x):
+        return x * self.factor
+
+    def backward(self, ct):
+        return ct * self.factor
+
+
+def elsewhere():
+    """Return functions, and what changes something to which no attribute or variable in their code leads."""
+    own, get = [Scaled() for _ in range(4)], operator.attrgetter("factor")
+    yield "what attrgetter gets", lambda x: x * get(own[0]), put(own[0], "factor", 5.0)
+    yield "a descriptor", lambda x: x * own[1].w, put(own[1], "w", 5.0)
+    yield "an attribute of a Function", lambda x: own[2](x), put(own[2], "factor", 5.0)
+    yield "a method of a Function", lambda x: own[3](x), put(own[3], "forward", lambda x: x * 5.0)
+    yield "globals()", lambda x: x * globals()["SCALE"], put(globals(), "SCALE", 5.5)
+    objects = np.array([2.0, [1.0, 2.0]], object)
+    yield "an array of objects", lambda x: x * objects[0], written(objects, 0)
+    yield "an object in an array", lambda x: x * objects[1][0], put(objects[1], 0, 5.0)
+    raw, numbers = bytearray(b"ab"), array.array("d", [2.0])
+    yield "bytes", lambda x: x * raw[0], put(raw, 0, 5)
+    yield "bytes by a view", lambda x: x * seen[1], put(raw, 1, 5)
+    seen = memoryview(raw)
+    yield "an array of Python's", lambda x: x * numbers[0], put(numbers, 0, 5.0)
+    table, target = {"w": 2.0}, Kind(2.0)
+    shown, pointer = types.MappingProxyType(table), weakref.ref(target)
+    yield "a dictionary by a view", lambda x: x * shown["w"], put(table, "w", 5.0)
+    yield "a weak reference", lambda x: x * pointer().w, put(target, "w", 5.0)
+
+
 def custom():
     @fg.custom_vjp
     def limited(x):
@@ -294,7 +343,7 @@ def custom():
 
 CASES = [
     pytest.param(f, change, id=f"{i} {name}")
-    for i, (name, f, change) in enumerate((*cases(), *later()))
+    for i, (name, f, change) in enumerate((*cases(), *later(), *elsewhere()))
     if change
 ]
 

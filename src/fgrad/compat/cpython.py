@@ -177,9 +177,12 @@ def reads(code: CodeType) -> Reads:
         found["enclosing"].update(code.co_freevars, code.co_cellvars)
         found["variables"].update(code.co_names)
         found["attributes"].update(code.co_names)
-    if not found["variables"].isdisjoint({"getattr", "hasattr", "attrgetter"}):
-        found["asked"].update(x for x in code.co_consts if isinstance(x, str) and x.isidentifier())
-        found["attributes"] |= found["asked"]
+    spelled = {x for x in code.co_consts if isinstance(x, str) and x.isidentifier()}
+    if not (found["variables"] | found["attributes"]).isdisjoint(_SPELLING):
+        found["asked"] |= spelled
+        found["attributes"] |= spelled
+    if "globals" in found["variables"]:
+        found["variables"] |= spelled
     made = Reads(*map(frozenset, found.values()))
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -217,6 +220,7 @@ _KINDS = {
     **dict.fromkeys(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"), "variables"),
     **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"), "attributes"),
 }
+_SPELLING = frozenset({"getattr", "hasattr", "attrgetter", "vars", "__dict__"})  # take names as strings
 _ADDING = frozenset({"append", "appendleft", "extend", "insert", "add", "update", "write", "clear", "put"})
 
 _EXAMPLE = """

@@ -18,6 +18,7 @@ import sys
 import threading
 import types
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
@@ -256,7 +257,7 @@ class _Walk:
         if self.steps > FAR:
             return
         if isinstance(x, np.ndarray):
-            self._array(x)
+            self._array(x, depth)
         elif isinstance(x, self._kinds):
             self.sources[id(x)] = x
         elif isinstance(x, _FUNCTIONS):
@@ -269,7 +270,7 @@ class _Walk:
         elif isinstance(x, type):
             for base in self._classes(x):
                 self._members(base, base.__dict__, base.__qualname__, depth)
-        elif isinstance(x, dict):
+        elif isinstance(x, dict | types.MappingProxyType):
             self._items(x, f"list({self.name(x)}.values())", list(x.values()), depth)
             keys = self.name(list(x))
             self.found[id(x), "keys"] = "the keys of a dictionary", f"list({self.name(x)}) == {keys}"
@@ -282,6 +283,15 @@ class _Walk:
             same = f"{self.name(operator.length_hint)}({self.name(x)}) == {left}"
             # of others nobody can tell how far they are: what takes items from them is traced at every call
             self.found[id(x), "position"] = f"a {type(x).__name__}", same if left >= 0 else "False"
+        elif isinstance(x, bytearray | memoryview) or type(x).__module__ == "array":
+            kept = self.name(bytes(x))
+            self.found[id(x), "bytes"] = f"a {type(x).__name__}", f"bytes({self.name(x)}) == {kept}"
+        elif isinstance(x, operator.attrgetter | operator.methodcaller):
+            names = {part for name in x.__reduce__()[1] if isinstance(name, str) for part in name.split(".")}
+            self.names |= names
+            self.asked |= names
+        elif isinstance(x, weakref.ref):
+            self.see(x(), depth - 1)
         elif isinstance(x, ContextVar):
             self.hold((id(x),), x.name, f"{self.name(x)}.get(_MISSING)", x.get(_MISSING))
         elif isinstance(x, type(os.environ)):
@@ -290,8 +300,15 @@ class _Walk:
         elif not isinstance(x, types.BuiltinFunctionType | np.ufunc | property):
             self._object(x, depth)
 
-    def _array(self, a: np.ndarray[Any, Any]) -> None:
-        if is_private(a) or a.dtype.hasobject:
+    def _array(self, a: np.ndarray[Any, Any], depth: int) -> None:
+        if a.dtype.hasobject:
+            kept = self.name([*a.flat])
+            same = f"len(x := [*{self.name(a)}.flat]) == {a.size} and all(map(is_, x, {kept}))"
+            self.found[id(a), "array"] = "the items of an array", f"({same})"
+            for item in a.flat:
+                self.see(item, depth - 1)
+            return
+        if is_private(a):
             return
         title = f"an array of shape {a.shape}"
         if a.nbytes > SMALL:
@@ -363,6 +380,7 @@ class _Walk:
         own = getattr(x, "__dict__", None)
         if own is not None:
             self._attributes(x, own, kind.__qualname__, depth)
+        self.names |= _overriding(kind)
         for base in self._classes(kind):
             for name, value in base.__dict__.items():
                 if isinstance(value, types.MemberDescriptorType):
@@ -463,6 +481,14 @@ class _Walk:
 def _own_classes(kind: type) -> list[type]:
     """Return a class and its bases, in order, without those of libraries."""
     return [base for base in kind.__mro__ if not _is_library(base.__module__)]
+
+
+def _overriding(kind: type) -> set[str]:
+    """Return the names of a class by which the methods of a library that it inherits may call its own."""
+    own = _own_classes(kind)
+    behind = [base for base in kind.__mro__ if base is not object and base not in own]
+    inherited = {name for base in behind for name in base.__dict__ if not name.startswith("__")}
+    return {name for name in inherited if any(name in base.__dict__ for base in own)}
 
 
 # methods that are there for other purposes than computing
