@@ -9,6 +9,7 @@ import pytest
 from tests.helpers import grouped
 
 import fgrad as fg
+from fgrad import lax
 
 X = np.ones(2)
 
@@ -111,3 +112,70 @@ def test_results_are_written_to_without_a_change_of_arguments(name, run):
         return x * 1.0
 
     assert np.all(np.asarray(run(written)) == 1.0)
+
+
+CURVES = {
+    "exp": np.exp,
+    "sqrt": np.sqrt,
+    "reciprocal": lambda x: 1.0 / x,
+    "inverse": lambda x: np.linalg.inv(np.outer(x, x) + np.eye(2)),
+    "factor": lambda x: np.linalg.cholesky(np.outer(x, x) + np.eye(2)),
+    "relu": lambda x: np.maximum(x, 0.0),
+    "parts": lambda x: (lambda y: (y, y[:1], 2.0 * y))(np.tanh(x)),
+    "mapped": fg.vmap(np.exp),
+    "jitted": fg.jit(lambda x: (np.exp(x), x)),
+    "checkpointed": fg.checkpoint(lambda x: (np.exp(x), x)),
+}
+
+
+def spoilt(results):
+    for y in fg.tree.leaves(results):
+        y[...] = -99.0
+
+
+@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize("make", [np.array, fg.tensor], ids=["arrays", "tensors"])
+def test_derivatives_do_not_change_where_results_are_written_to(name, make):
+    f, x = CURVES[name], make([0.5, 2.0])
+    values = lambda ys: fg.tree.map(lambda y: np.array(np.asarray(y)), ys)
+    same = lambda a, b: fg.tree.map(np.testing.assert_array_equal, values(a), b)
+    out, pullback, aux = fg.vjp(lambda x: (f(x), f(x)), x, has_aux=True)
+    _, shared, again = fg.vjp(lambda x: (lambda y: (y, y))(f(x)), x, has_aux=True)
+    ct = fg.tree.map(np.ones_like, values(out))
+    expected = values(pullback(ct))
+    for results in (out, aux, again):
+        spoilt(results)
+    for pull in (pullback, shared):
+        same(pull(ct), expected)
+        spoilt(pull(ct))
+        same(pull(ct), expected)
+    out, push = fg.linearize(f, x)
+    expected = values(push(np.ones(2)))
+    spoilt(out)
+    same(push(np.ones(2)), expected)
+    spoilt(push(np.ones(2)))
+    same(push(np.ones(2)), expected)
+    same(fg.jvp(f, (x,), (np.ones(2),))[1], expected)
+
+
+OWN = {
+    "checkpoint": lambda f, x: fg.checkpoint(f)(x),
+    "checkpointed": lambda f, x: fg.checkpointed(lambda s, i: f(s), x, range(2)),
+    "vmap": lambda f, x: fg.vmap(f, out_axes=None)(x),
+    "vjp": lambda f, x: fg.vjp(f, x)[0],
+    "vjp, auxiliary": lambda f, x: fg.vjp(lambda x: (x, f(x)), x, has_aux=True)[2],
+    "jvp": lambda f, x: fg.jvp(f, (x,), (x,))[0],
+    "linearize": lambda f, x: fg.linearize(f, x)[0],
+    "grad, auxiliary": lambda f, x: fg.grad(lambda x: (np.sum(x), f(x)), has_aux=True)(x)[1],
+    "jit": lambda f, x: fg.jit(f)(x),
+    "cond": lambda f, x: lax.cond(True, f, f, x),
+    "scan": lambda f, x: lax.scan(lambda c, t: (c, f(c)), x, None, 2),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("make", [np.array, fg.tensor], ids=["array", "tensor"])
+def test_what_a_function_returns_of_its_surroundings_is_not_written_to(name, make):
+    constant = make([5.0, 6.0])
+    spoilt(OWN[name](lambda x: constant, np.ones(2)))
+    assert np.array_equal(np.asarray(constant), [5.0, 6.0])

@@ -27,7 +27,7 @@ from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Trace, current, running
 from fgrad.lax.trees import Carry, as_tensors, pair, stack
 from fgrad.ops.linear import sum_axes
-from fgrad.transforms.calling import name_of, own_leaf
+from fgrad.transforms.calling import name_of, own, own_leaf
 from fgrad.transforms.segment import (
     Part,
     Standing,
@@ -345,7 +345,8 @@ def scan_in_parts(
     columns = [stack(column if order.step > 0 else column[::-1]) for column in zip(*rows, strict=True)]
     outs = loop.recorded(columns)
     n = len(leaves)
-    return tree.unflatten(carry_structure, outs[:n]), tree.unflatten(structures[0], outs[n:])
+    carry_out = own(tree.unflatten(carry_structure, outs[:n]))
+    return carry_out, tree.unflatten(structures[0], outs[n:])
 
 
 def checkpointed(
@@ -408,4 +409,4 @@ def checkpointed(
     loop = Loop(step, leaves, n, _budget(budget, "checkpointed"), title)
     for _ in loop.run(places()):
         pass
-    return tree.unflatten(structure, loop.recorded([]))
+    return own(tree.unflatten(structure, loop.recorded([])))

@@ -213,9 +213,14 @@ class Delivery:
         self.taken: set[int] = set()
 
     def leaf(self, x: Any) -> Any:
-        """Return one result of the user's function, which may be an array of his own."""
-        if x.__class__ is Tensor or not isinstance(x, np.ndarray | np.generic):
-            return self.made(adopted(x).copy() if x.__class__ is not Tensor and is_foreign(x) else x)
+        """Return one result of the user's function, which may be his own, or be needed for a derivative."""
+        if x.__class__ is Tensor:
+            found = self.made(x)
+            return (
+                found.copy() if found is x._value and isinstance(found, np.ndarray | DeviceArray) else found
+            )
+        if not isinstance(x, np.ndarray | np.generic):
+            return self.made(adopted(x).copy() if is_foreign(x) else x)
         return self.made(x.copy()) if isinstance(x, np.ndarray) else self.made(x)
 
     def made(self, x: Any) -> Any:

@@ -16,7 +16,7 @@ from fgrad.core.tape import Node
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import place_of, user_line
 from fgrad.ops.linear import linear
-from fgrad.transforms.calling import Transformed, bound
+from fgrad.transforms.calling import Transformed, bound, own
 from fgrad.transforms.checkpoint_policies import Policy, everything_saveable, nothing_saveable
 from fgrad.transforms.manager import GradManager
 from fgrad.transforms.reverse import Inputs
@@ -64,9 +64,9 @@ class Checkpoint(Transformed):
         """Return `fun(*args, **kwargs)`."""
         policy = self.options["policy"]
         if policy is everything_saveable:
-            return self.fun(*args, **kwargs)
+            return own(self.fun(*own(args), **own(kwargs)))
         call = Call(self.fun, args, kwargs)
-        return forgotten(call, None if policy is nothing_saveable else policy)
+        return own(forgotten(call, None if policy is nothing_saveable else policy))
 
 
 def checkpoint(fun: Callable[P, R], *, policy: Policy | None = None) -> Callable[P, R]:

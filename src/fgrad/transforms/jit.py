@@ -621,8 +621,8 @@ class Specialisation:
             outs = apply(self.procedure, [*(r() for r in self.handles), *call.values()])
         else:
             outs = self.procedure.program.run([*self.handles, *call.values()])
-        it = (alias(x) if x.__class__ is Tensor else x for x in outs)
-        leaves = [hand_over(next(it)) if t is None else t[0] for t in self.template]
+        it = (deliver.made(x) if x.__class__ is Tensor else hand_over(x) for x in outs)
+        leaves = [next(it) if t is None else t[0] for t in self.template]
         return tree.unflatten(self.out_structure, leaves)
 
 

@@ -14,7 +14,7 @@ from fgrad.core.aval import aval_of
 from fgrad.core.placement import near
 from fgrad.core.snapshot import private_copy, refuse_subclass
 from fgrad.core.tape import Node
-from fgrad.core.tensor import Tensor, wrap
+from fgrad.core.tensor import Tensor
 from fgrad.core.tracebacks import shorten
 from fgrad.transforms.batch import batched_map
 from fgrad.transforms.calling import (
@@ -547,20 +547,12 @@ def vjp(
         run = Evaluated(fun, primals, {}, inputs, has_aux)
         as_numpy = not has_tensor(primals)
         deliver = Delivery(as_numpy)
-        out = tree.unflatten(run.structure, [_published(deliver, y) for y in run.outs])
+        out = tree.unflatten(run.structure, [deliver.leaf(y) for y in run.outs])
         pullback = Pullback(run, inputs, as_numpy, fun, on_unused)
         return (out, pullback, deliver.tree(run.aux)) if has_aux else (out, pullback)
     except Exception as error:
         shorten(error)
         raise
-
-
-def _published(deliver: Delivery, y: Any) -> Any:
-    """Return an output of which the pullback may still need the value, so the user gets a copy of his own."""
-    given = deliver.leaf(y)
-    if isinstance(given, Tensor):
-        return wrap(given._value, given._nodes)
-    return given.copy() if isinstance(given, np.ndarray | DeviceArray) else given
 
 
 class Jacobian(Transformed):
