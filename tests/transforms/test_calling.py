@@ -114,6 +114,14 @@ def test_results_are_written_to_without_a_change_of_arguments(name, run):
     assert np.all(np.asarray(run(written)) == 1.0)
 
 
+def parted(y):
+    return y, y[:1], 2.0 * y
+
+
+def doubled(y):
+    return y, y
+
+
 CURVES = {
     "exp": np.exp,
     "sqrt": np.sqrt,
@@ -121,7 +129,7 @@ CURVES = {
     "inverse": lambda x: np.linalg.inv(np.outer(x, x) + np.eye(2)),
     "factor": lambda x: np.linalg.cholesky(np.outer(x, x) + np.eye(2)),
     "relu": lambda x: np.maximum(x, 0.0),
-    "parts": lambda x: (lambda y: (y, y[:1], 2.0 * y))(np.tanh(x)),
+    "parts": lambda x: parted(np.tanh(x)),
     "mapped": fg.vmap(np.exp),
     "jitted": fg.jit(lambda x: (np.exp(x), x)),
     "checkpointed": fg.checkpoint(lambda x: (np.exp(x), x)),
@@ -140,7 +148,7 @@ def test_derivatives_do_not_change_where_results_are_written_to(name, make):
     values = lambda ys: fg.tree.map(lambda y: np.array(np.asarray(y)), ys)
     same = lambda a, b: fg.tree.map(np.testing.assert_array_equal, values(a), b)
     out, pullback, aux = fg.vjp(lambda x: (f(x), f(x)), x, has_aux=True)
-    _, shared, again = fg.vjp(lambda x: (lambda y: (y, y))(f(x)), x, has_aux=True)
+    _, shared, again = fg.vjp(lambda x: doubled(f(x)), x, has_aux=True)
     ct = fg.tree.map(np.ones_like, values(out))
     expected = values(pullback(ct))
     for results in (out, aux, again):
