@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections import OrderedDict, deque
 from itertools import chain
 from typing import Any, NamedTuple
@@ -536,3 +538,38 @@ def test_a_late_attach_to_the_outer_manager_leaves_the_inner_gradient_whole():
         x.grad = None
         outer.backward(y)
     check_grad(x, 5.0)
+
+
+def doubled(_, grad):
+    """Return twice a gradient."""
+    return 2.0 * grad
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_a_copy_of_a_manager_is_attached_to_the_copies_of_its_tensors(copied):
+    w = tensor([1.0, 2.0])
+    with GradManager().attach(w, doubled) as gm:
+        y = w * w * w
+        other, v = copied((gm, w))
+        assert not other.is_recording
+        with other:
+            other.backward(v * v)
+        gm.backward(y)
+    assert [id(t) for t in other.attached_tensors()] == [id(v)]
+    close(v.grad, [4.0, 8.0])
+    close(w.grad, [6.0, 24.0])
+
+
+def test_a_shallow_copy_of_a_manager_has_its_tensors_and_attachments_of_its_own():
+    w, v = tensor([1.0, 2.0]), tensor([3.0, 4.0])
+    gm = GradManager().attach(w)
+    other = copy.copy(gm).attach(v).attach(w, doubled)
+    assert [id(t) for t in gm.attached_tensors()] == [id(w)]
+    with gm | other:
+        y = w * v
+        gm.backward(y)
+        close(w.grad, v)
+        w.grad = None
+        other.backward(y)
+    close(w.grad, 2.0 * v.numpy())
+    close(v.grad, w)

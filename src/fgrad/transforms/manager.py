@@ -125,6 +125,9 @@ class Recorded:
 _following = lock()  # two threads must not both find a Tensor free
 
 
+_RUNNING = frozenset({"_registry", "_recording", "_sweeping", "_watch", "_ended"})  # of one manager alone
+
+
 class GradManager(Block):
     """Records operations on attached tensors and accumulates gradients into their `.grad`.
 
@@ -154,6 +157,20 @@ class GradManager(Block):
     _sweeping = False
     _watch = None
     _ended = ""  # how the last recording came to its end
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy of this manager knows: attached tensors and callbacks, but no recording."""
+        found = [(e.ref(), e.path, list(e.callbacks)) for e in list(self._registry.entries.values())]
+        own = {name: x for name, x in vars(self).items() if name not in _RUNNING}
+        return {**own, "attached": [entry for entry in found if entry[0] is not None]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Become a manager of this state."""
+        vars(self).update({name: x for name, x in state.items() if name != "attached"})
+        self._registry = _Registry()
+        for t, path, callbacks in state["attached"]:
+            entry = self._registry.entries[id(t)] = _Entry(t, path, weakref.ref(self._registry))
+            entry.callbacks = callbacks
 
     @property
     def is_recording(self) -> bool:
