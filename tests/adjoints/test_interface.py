@@ -175,6 +175,27 @@ def test_refusals_name_the_line_and_a_remedy(function, words):
     assert f"test_interface.py:{line}: in {function.__name__}" in str(caught.value)
 
 
+def test_variables_of_another_type_by_declaration_are_refused():
+    @fgrad.differentiate
+    @numba.njit(locals={"doubled": numba.int64})
+    def cut(x):
+        doubled = x * 2.0
+        return doubled * x
+
+    with pytest.raises(UnsupportedKernelError, match=r"makes doubled a int64, which is a float64"):
+        fgrad.grad(cut)(3.3)
+
+    @fgrad.differentiate
+    @numba.njit(locals={"total": numba.float64})
+    def added(x):
+        total = 0
+        for k in range(len(x)):
+            total = total + x[k] ** 2
+        return total
+
+    np.testing.assert_allclose(fgrad.grad(added)(np.array([1.0, 2.0])), [2.0, 4.0])
+
+
 def test_only_kernels_are_differentiated():
     with pytest.raises(TypeError, match=r"decorate the function with @numba.njit, or use fgrad.kernel"):
         fgrad.differentiate(recursive)

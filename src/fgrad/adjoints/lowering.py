@@ -144,6 +144,15 @@ class Lowering(Loops):
             return node
         return self.held(node, base).node
 
+    def demand_types(self, function: Callable[..., Any], declared: dict[str, Any]) -> None:
+        """Refuse variables to which `locals=` gives another type than their values have."""
+        table = self.scope.variables
+        for name, ty in declared.items():
+            found = self.types.get(table.get(name, name), ty)
+            if found != ty:
+                self.line = function.__code__.co_firstlineno
+                raise self.fail(f"`locals=` makes {name} a {ty}, which is a {found}", "Convert its values")
+
     # ---- functions ----------------------------------------------------------------------------------
 
     def inline(
@@ -451,12 +460,13 @@ def lowered(function: Callable[..., Any], argument_types: Sequence[Any]) -> tupl
         UnsupportedKernelError: it holds what has no derivative here.
     """
     options: dict[str, Any] = {}
+    declared: dict[str, Any] = {}
     if is_dispatcher(function):
         dispatcher: Any = function
         given = dispatcher.targetoptions
         options = {k: given[k] for k in ("fastmath", "error_model", "boundscheck") if given.get(k)}
         demand_frozen(dispatcher)
-        function = dispatcher.py_func
+        function, declared = dispatcher.py_func, dispatcher.locals
     known: dict[str, Any] = {}
     carried: dict[int, set[str]] = {}
     marks: dict[int, Any] = {}
@@ -469,6 +479,7 @@ def lowered(function: Callable[..., Any], argument_types: Sequence[Any]) -> tupl
                 raise
             continue
         if not work.again and work.types == known:
+            work.demand_types(function, declared)
             return made
         known = work.types
     raise UnsupportedKernelError(f"the types of the variables of {function.__name__} cannot be found")
