@@ -314,6 +314,14 @@ def test_more_first_weights():
         find.variance_scaling(1, "fan_in", "normal", dtype="f2"),
     ):
         assert initializer(key, (2, 2)).dtype == jnp.float16
+    for name, first, last in (  # of JAX
+        ("normal", -1.681740 - 1.374065j, 0.787647 - 0.764536j),
+        ("truncated_normal", 0.095851 + 0.015796j, 0.924915 + 1.115177j),
+        ("uniform", 0.130119 + 0.021443j, 0.840807 + 1.013767j),
+    ):
+        weights = find.variance_scaling(2.0, "fan_in", name)(key, (2, 3), jnp.complex64)
+        assert weights.dtype == jnp.complex64
+        close(weights.reshape(-1)[jnp.array([0, 5])], [first, last])
     assert find.constant(2, jnp.int32)(key, (2,)).dtype == jnp.int32
     assert find.ones(key, (2,), jnp.float16).dtype == jnp.float16
 

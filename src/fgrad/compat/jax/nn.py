@@ -185,6 +185,15 @@ _UNITS: dict[str, tuple[dict[str, Any], float]] = {  # which numbers, and their 
 }
 
 
+_RADII: dict[str, tuple[Callable[[Any], Any], float]] = {  # of complex numbers, from uniform ones; as above
+    "truncated_normal": (
+        lambda u: NUMPY["sqrt"](-NUMPY["log"](1 - (1 - math.exp(-4)) * u)),
+        0.95311164380491208,
+    ),
+    "uniform": (NUMPY["sqrt"], 2**-0.5),
+}
+
+
 def variance_scaling(
     scale: float, mode: str, distribution: str, in_axis: Any = -2, out_axis: Any = -1, batch_axis: Any = (),
     dtype: Any = float,
@@ -207,8 +216,14 @@ def variance_scaling(
         fans = ins * field, outs * field
         variance = scale / sum(weight * fan for weight, fan in zip(modes[mode], fans, strict=True))
         limits, deviation = _UNITS[distribution]
-        size = as_array(math.sqrt(variance) / deviation).astype(kind)
-        return DRAWS[distribution](key, **limits, shape=shape, dtype=kind) * size
+        if kind.kind == "c" and distribution in _RADII:
+            radius, deviation = _RADII[distribution]
+            part = np.dtype(f"f{kind.itemsize // 2}")
+            unit, turn = (DRAWS["uniform"](k, shape, part) for k in DRAWS["split"](key))
+            drawn = radius(unit) * NUMPY["exp"](2j * np.pi * turn)
+        else:
+            drawn = DRAWS[distribution](key, **limits, shape=shape, dtype=kind)
+        return drawn * as_array(math.sqrt(variance) / deviation).astype(kind)
 
     return _initializer(draw, dtype)
 
