@@ -15,7 +15,7 @@ from fgrad import numpy as fnp
 from fgrad.core.tensor import Tensor
 from fgrad.transforms.calling import is_traced
 
-__all__ = ["MODES", "added", "inside", "missing", "numbered", "padded", "replaced"]
+__all__ = ["MODES", "added", "inside", "missing", "numbered", "padded", "replaced", "taken"]
 
 MODES = (None, "promise_in_bounds", "clip", "fill", "drop")
 
@@ -79,6 +79,16 @@ def padded(x: Any, index: Any, value: Any) -> tuple[Any, Any]:
         parts[place] = fnp.where(_is_outside(i, n), n, fnp.where(i < 0, i + n, i))
         widths[axis] = (0, 1)
     return fnp.pad(x, widths, constant_values=value) if (0, 1) in widths else x, tuple(parts)
+
+
+def taken(x: Any, i: Tensor, axis: int, value: Any) -> Any:
+    """Return elements along an axis, and a number where an index is out of bounds."""
+    before, n = (slice(None),) * axis, x.shape[axis]
+    if not _may_be_outside(i, n):
+        return x[(*before, i)]
+    i = _signed(i)
+    is_missing = fnp.reshape(_is_outside(i, n), i.shape + (1,) * (len(x.shape) - 1 - axis))
+    return fnp.where(is_missing, value, x[(*before, fnp.clip(i, -n, n - 1))])
 
 
 def replaced(x: Any, index: Any, value: Any) -> Any:

@@ -26,6 +26,7 @@ from fgrad.compat.jax.arrays import (
     opened,
     power,
 )
+from fgrad.compat.jax.indexing import missing, taken
 from fgrad.compat.jax.types import (
     BFLOAT16,
     canonical,
@@ -462,14 +463,13 @@ def take(
     if axis is None:
         x, axis = x.reshape(-1), 0
     if mode == "wrap":
-        i, mode = i % x.shape[axis], None
-    elif mode not in (None, "fill", "clip"):
-        raise NotImplementedError(f"The {mode!r} mode to jnp.take is not supported.")
+        i = i % x.shape[axis]
     elif mode == "clip":
         i = clip(i, 0, x.shape[axis] - 1)  # also what counts from the end
-    place = (slice(None),) * (axis % x.ndim)
-    found = x.at[(*place, i)].get(mode=mode or "fill", fill_value=fill_value)
-    return made(found._tensor, x.strong)
+    elif mode not in (None, "fill"):
+        raise NotImplementedError(f"The {mode!r} mode to jnp.take is not supported.")
+    fill = missing(x.dtype) if fill_value is None else as_array(fill_value).astype(x.dtype)._tensor
+    return made(taken(x._tensor, i._tensor, axis % x.ndim, fill), x.strong)
 
 
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, **_: Any) -> Array:
