@@ -34,13 +34,14 @@ from fgrad.compat.numba import (
 )
 from fgrad.compat.numba_pipeline import short
 from fgrad.core.tensor import Tensor
-from fgrad.core.trace import Tracer
+from fgrad.core.trace import Tracer, current
 from fgrad.core.views import check_writable
 from fgrad.numpy.indexing import setitem
 from fgrad.numpy.registry import storable
 from fgrad.ops.linear import broadcast_to, reshape
 
 ResultShape: TypeAlias = Callable[..., Any]
+_FLOAT = np.dtype(float)
 _WEAK = (int, float, complex)  # numbers of Python, which take the dtype of what they meet
 _making = locks.lock()
 _numbers = itertools.count(1)
@@ -383,12 +384,14 @@ class Elementwise(Differentiable):
     def __init__(self, ufunc: Any) -> None:
         function = dispatcher_of(ufunc).py_func
         names = list(inspect.signature(function).parameters)
-        index = ", ".join(f"{n}[k]" for n in names)
+        out, k, element = _others(("out", "k", "element"), names)
+        elements = ", ".join(f"{n}[{k}]" for n in names)
         text = (
-            f"def loop(out, {', '.join(names)}):\n"
-            f"    for k in range(len({names[0] if names else 'out'})):\n        out[k] = element({index})\n"
+            f"def loop({', '.join([out, *names])}):\n"
+            f"    for {k} in range(len({names[0] if names else out})):\n"
+            f"        {out}[{k}] = {element}({elements})\n"
         )
-        super().__init__(_written(function, text, {**options_of(ufunc), **short()}))
+        super().__init__(_written(function, text, element, {**options_of(ufunc), **short()}))
         self.ufunc, self._compiled = ufunc, dispatcher_of(ufunc)
         self.__name__, self.__doc__, self.__wrapped__ = function.__name__, function.__doc__, function
 
@@ -397,17 +400,23 @@ class Elementwise(Differentiable):
         if kwargs or not any(x.__class__ is Tensor for x in args):
             return self.ufunc(*args, **kwargs)
         program, operands = self._program(args)
+        shape = np.broadcast_shapes(*[np.shape(x) for x in args])
+        if program.formula is not None and any(t.is_staged for t in current().traces):
+            values = [x if x.__class__ is float else _as(x, _FLOAT) for x in args]
+            found = program.formula(values)
+            if found.__class__ is Tensor and found.shape == shape:
+                return found.copy() if any(found is x for x in values) else found
         (found,) = call(operands, program)
-        return reshape(found, np.broadcast_shapes(*[np.shape(x) for x in args]))
+        return reshape(found, shape)
 
     def _program(self, args: Sequence[Any]) -> tuple[Program, list[Any]]:
         if len(args) != self.ufunc.nin:
             raise TypeError(f"{self.__name__} takes {self.ufunc.nin} arguments, not {len(args)}")
         shape = np.broadcast_shapes(*[np.shape(x) for x in args])
-        given = [x if x.__class__ is Tensor else np.asarray(x) for x in args]
-        *kinds, kind = loop_dtypes(self.ufunc, [type(x) if type(x) in _WEAK else v.dtype
-                                                for x, v in zip(args, given, strict=True)])  # fmt: skip
-        given = list(map(_as, given, kinds))
+        own = [type(x) if type(x) in _WEAK else x.dtype if x.__class__ is Tensor else np.asarray(x).dtype
+               for x in args]  # fmt: skip
+        *kinds, kind = loop_dtypes(self.ufunc, own)
+        given = list(map(_as, args, kinds))
         if len(shape) == 1 and all(np.shape(x) == shape for x in given):
             flat = given
         else:
@@ -428,16 +437,17 @@ class Generalized(Differentiable):
     def __init__(self, gufunc: Any) -> None:
         function, self.inputs, self.outputs, kinds = core_of(gufunc)
         names = list(inspect.signature(function).parameters)
+        index, element = _others(("k", "element"), names)
         parts = []
         for k, (n, core) in enumerate(zip(names, [*self.inputs, *self.outputs], strict=True)):
             # what has no axes is a number, but for results, and where it is declared as an array
             is_number = k < len(self.inputs) and not (kinds and isinstance(kinds[k], numba.types.Array))
-            parts.append(f"{n}[k]" if core or is_number else f"{n}[k : k + 1]")
+            parts.append(f"{n}[{index}]" if core or is_number else f"{n}[{index} : {index} + 1]")
         text = (
             f"def loop({', '.join(names)}):\n"
-            f"    for k in range({names[-1]}.shape[0]):\n        element({', '.join(parts)})\n"
+            f"    for {index} in range({names[-1]}.shape[0]):\n        {element}({', '.join(parts)})\n"
         )
-        super().__init__(_written(function, text, options_of(gufunc)))
+        super().__init__(_written(function, text, element, options_of(gufunc)))
         self.gufunc, self._compiled = gufunc, dispatcher_of(gufunc)
         self.__name__, self.__doc__, self.__wrapped__ = function.__name__, function.__doc__, function
 
@@ -488,15 +498,25 @@ class Generalized(Differentiable):
 
 
 def _as(x: Any, dtype: np.dtype[Any]) -> Any:
+    x = x if x.__class__ is Tensor else np.asarray(x)
     return x if x.dtype == dtype else x.astype(dtype)
 
 
-def _written(function: Callable[..., Any], text: str, options: dict[str, Any]) -> Any:
-    """Return a function `loop` that Numba compiles, of a text in which `element` is a kernel."""
+def _others(names: Sequence[str], taken: Sequence[str]) -> list[str]:
+    """Return names like some that are not taken."""
+    made = []
+    for n in names:
+        numbered = (f"{n}_{i}" for i in itertools.count(1))
+        made.append(next(m for m in itertools.chain([n], numbered) if m not in taken))
+    return made
+
+
+def _written(function: Callable[..., Any], text: str, element: str, options: dict[str, Any]) -> Any:
+    """Return a function `loop` that Numba compiles, of a text in which a name stands for a kernel."""
     file = f"<{function.__name__}: loop {next(_numbers)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     options = {**options, "error_model": "numpy"}  # as in all ufuncs: division by zero raises nothing
-    namespace: dict[str, Any] = {"element": numba.njit(**options)(function)}
+    namespace: dict[str, Any] = {element: numba.njit(**options)(function)}
     exec(compile(text, file, "exec"), namespace)  # noqa: S102 -- fgrad's own
     return numba.njit(**options)(namespace["loop"])
 

@@ -14,6 +14,7 @@ from fgrad import locks
 from fgrad.adjoints import emission, shapes, syntax
 from fgrad.adjoints.adjoint import STACKS, Adjoint
 from fgrad.adjoints.compilation import compiled
+from fgrad.adjoints.formulas import formula
 from fgrad.adjoints.lowering import lowered
 from fgrad.adjoints.syntax import Function
 from fgrad.adjoints.tangent import tangent
@@ -158,6 +159,13 @@ class Program:
             family["function"] = tangent(self.function)
         n, k = len(self.function.params), len(self.floating)
         return Program(family["function"], self.fixed, [*range(n, n + k), *self.places], k, family, self)
+
+    @lazy
+    def formula(self) -> Callable[[Sequence[Any]], Any] | None:
+        """What the loop of a ufunc does to its arguments, in operations; None where those do not say it."""
+        made = formula(self.function)
+        names = [p.name for p in self.function.params[1:]]
+        return made and (lambda args: made(dict(zip(names, args, strict=True))))
 
     # ---- calls --------------------------------------------------------------------------------------
 
