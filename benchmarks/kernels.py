@@ -1,4 +1,6 @@
-"""Value and gradient of users' kernels over the time of the kernel itself, both compiled, one thread.
+"""Value and gradient of users' kernels over the time of the kernel itself, in one thread.
+
+Both as Python calls them, and value and gradient compiled as one program as well.
 
 python -m benchmarks.kernels [NAME ...]
 python -m benchmarks.kernels --compile [NAME ...]    # first calls, in fresh processes with nothing on disk
@@ -164,7 +166,10 @@ def cases():
 
 
 def candidates(case):
-    """Return the kernel, and its value with gradient of the sum of its results, as functions of nothing."""
+    """Return the kernel, its value with gradient of the sum of its results, the same compiled, the operation.
+
+    All but the last are functions of nothing.
+    """
     function = fgrad.differentiate(case.kernel, checkpoint=case.checkpoint)
 
     def loss(*given):
@@ -173,11 +178,13 @@ def candidates(case):
         return sum(held[i].sum() for i in case.written) if case.written else result.sum()
 
     gradient = fgrad.value_and_grad(loss, argnums=case.wrt)
+    integers = [i for i, x in enumerate(case.args) if isinstance(x, int)]
+    compiled = fgrad.jit(gradient, static_argnums=tuple(integers))
 
     def plain():
         return case.kernel(*[x.copy() if i in case.written else x for i, x in enumerate(case.args)])
 
-    return plain, lambda: gradient(*case.args), function
+    return plain, lambda: gradient(*case.args), lambda: compiled(*case.args), function
 
 
 def measured(runs, repeats=9):
@@ -222,7 +229,7 @@ def compile_times(name):
 
     fgrad.value_and_grad(fgrad.differentiate(squares))(np.ones(3), 3)  # Numba itself is there
     case = small(cases()[name])
-    plain, both, _ = candidates(case)
+    plain, both, *_ = candidates(case)
     own, first = first_call(plain), first_call(both)
     print(f"{name:34} {own:9.2f} {first:14.2f} {first / own:7.2f}", flush=True)
 
@@ -359,23 +366,24 @@ def main(names):
     if names[:1] == ["--compile-one"]:
         compile_times(names[1])
         return
-    print(f"{'wall and processor time in ms':34} {'kernel':>15} {'with gradient':>15} {'ratio':>12} "
-          f"{'budget':>6} {'first calls, s':>14} {'JAX':>8} {'PyTorch':>8} {'stack':>9}")  # fmt: skip
+    print(f"{'processor time in ms':34} {'kernel':>8} {'gradient':>9} {'ratio':>6} {'compiled':>9} "
+          f"{'ratio':>6} {'budget':>6} {'first calls, s':>14} {'JAX':>8} {'PyTorch':>8} {'stack':>9}")  # fmt: skip
     ratios = []
     for name, case in cases().items():
         if names and not any(n.lower() in name.lower() for n in names):
             continue
-        plain, both, function = candidates(case)
-        firsts = first_call(plain), first_call(both)
-        own, with_gradient = measured([plain, both])
-        ratio = [y / x for x, y in zip(own, with_gradient, strict=True)]
-        ratios.append(min(ratio))
+        *runs, function = candidates(case)
+        firsts = [first_call(run) for run in runs[:2]]
+        runs[2]()
+        own, called, compiled = [t for _, t in measured(runs)]
+        ratios.append((called / own, compiled / own))
         peers = "".join(f" {1e3 * t:8.2f}" if t is not None else f" {'-':>8}" for t in peer_times(case))
         held = function.cost(*case.args).stack_bytes
-        print(f"{name:34} {1e3 * own[0]:7.2f} {1e3 * own[1]:7.2f} {1e3 * with_gradient[0]:7.2f} "
-              f"{1e3 * with_gradient[1]:7.2f} {ratio[0]:6.2f}{ratio[1]:6.2f} {case.budget:6.1f} "
-              f"{firsts[0]:6.1f} {firsts[1]:7.1f}{peers} {held:9}", flush=True)  # fmt: skip
-    print(f"geometric mean {np.exp(np.mean(np.log(ratios))):.2f}")
+        print(f"{name:34} {1e3 * own:8.2f} {1e3 * called:9.2f} {called / own:6.2f} {1e3 * compiled:9.2f} "
+              f"{compiled / own:6.2f} {case.budget:6.1f} {firsts[0]:6.1f} {firsts[1]:7.1f}{peers} {held:9}",
+              flush=True)  # fmt: skip
+    means = np.exp(np.mean(np.log(ratios), 0))
+    print(f"geometric means {means[0]:.2f} {means[1]:.2f}")
 
 
 if __name__ == "__main__":
