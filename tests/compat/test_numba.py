@@ -13,13 +13,15 @@ from fgrad.compat.numba import (
     copy_part,
     duplicate,
     elements,
+    empty,
     grown,
     zeros,
 )
 from fgrad.compat.numba_pipeline import compiled_at_once, passes_are_known, short
 
 CACHED = (
-    arrays_are_made, zeros, grown, duplicate, elements, clear, copy_into, copy_part, passes_are_known, short,
+    arrays_are_made, zeros, empty, grown, duplicate, elements, clear, copy_into, copy_part, passes_are_known,
+    short,
 )  # fmt: skip
 
 
@@ -36,8 +38,9 @@ def private(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("private")
-def test_zeros():
-    make = zeros()
+@pytest.mark.parametrize("maker", [zeros, empty])
+def test_arrays_are_made(maker):
+    make = maker()
 
     @numba.njit
     def made(shape):
@@ -46,6 +49,8 @@ def test_zeros():
     for shape in (0, 3, np.int32(4), np.uint8(5), (2, 0), (2, 3), (2, 3, 4), (1,), (), (np.int8(2), 3)):
         found = made(shape)
         assert found.flags.c_contiguous
+        if maker is empty:
+            found[...] = 0
         np.testing.assert_array_equal(found, np.zeros(shape), strict=True)
     for shape in (-1, (3, -2)):
         with pytest.raises(ValueError, match="negative dimensions"):

@@ -85,7 +85,8 @@ class Adjoint(Snapshots):
         for slot in sorted(self.plan.slots.values()):
             base = next(s for s, n in self.plan.slots.items() if n == slot)
             out.add(f"{slot} = {emission.zero(self.kinds[base.name])}")
-        out.add("pf = pi = pc = 0")
+        # a constant is another type to Numba, and parts of the text would be compiled for both
+        out.add(f"pf = pi = pc = {'np.int64(0)' if handed else '0'}")
         if counts:
             out.add(f"{' = '.join(self.most)} = 0")
         self.forward(self.function.body, out, reserve=True)

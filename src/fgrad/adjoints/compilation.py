@@ -14,20 +14,21 @@ from fgrad.adjoints import memory, slopes, stored
 from fgrad.adjoints.indices import UINT64
 from fgrad.adjoints.parts import CALLED, INLINE
 from fgrad.adjoints.syntax import Function
-from fgrad.compat.numba import elements, is_dispatcher, keep, zeros
+from fgrad.compat.numba import elements, empty, is_dispatcher, keep, zeros
 from fgrad.compat.numba_pipeline import short
 
-_ZEROS = re.compile(r"= np\.zeros\((?!.*, np\.)")  # in double precision
+_MAKERS = re.compile(r"= np\.(zeros|empty)\((?!.*, np\.)")  # in double precision
 
 
 def compiled(source: str, name: str, function: Function) -> Callable[..., Any]:
     """Return the function of a text, compiled when it is first called, or found on disk."""
-    source = _ZEROS.sub("= np__zeros(", source)
+    source = _MAKERS.sub(r"= np__\1(", source)
     own = {
         "np": np,
         "math": math,
         UINT64: np.uint64,
         "np__zeros": zeros(),
+        "np__empty": empty(),
         **memory.quick(),
         **elements(),
         **slopes.HELPERS,

@@ -52,15 +52,15 @@ def allocation(name: str, dims: Sequence[ast.expr], ty: Any, *, zeros: bool) -> 
     """Return the statement that makes an array."""
     shape = ", ".join(syntax.text(d) for d in dims)
     shape = f"({shape},)" if len(dims) != 1 else shape
-    return f"{name} = np.{'zeros' if zeros else 'empty'}({shape}{_dtype(ty)})"
+    return f"{name} = np.{'zeros' if zeros else 'empty'}({shape}{dtype_argument(ty)})"
 
 
 def zeros_for(name: str, ty: Any) -> str:
     """Return the text of zeros for the cotangents of an array."""
-    return f"np.zeros({name}.{'size' if ty.ndim == 1 else 'shape'}{_dtype(ty)})"
+    return f"np.zeros({name}.{'size' if ty.ndim == 1 else 'shape'}{dtype_argument(ty)})"
 
 
-def _dtype(ty: Any) -> str:
+def dtype_argument(ty: Any) -> str:
     """Return the second argument of what makes an array: Numba compiles each form that it meets anew."""
     text = dtype_text(ty)
     return "" if text == "np.float64" else f", {text}"

@@ -17,6 +17,7 @@ from typing import Any
 from fgrad.adjoints import syntax
 from fgrad.adjoints.overwriting import Bounds, linear
 from fgrad.adjoints.reversal import Reversal, operands
+from fgrad.adjoints.scratch import is_scratch
 from fgrad.adjoints.syntax import Alloc, Assign, For, Function, If, Opaque, Raise, Stmt, Store, View, While
 from fgrad.locks import lazy
 
@@ -492,7 +493,7 @@ class Recording:
                     held.add(t.name)
                 elif t in self.plan.live and isinstance(t, Store):
                     held.add(self.reversal.root(t.array))
-            self.plan.segments[s] = sorted(held - inner)
+            self.plan.segments[s] = sorted(n for n in held - inner if not is_scratch(n, s, self))
 
     # ---- the forward sweep --------------------------------------------------------------------------
 

@@ -81,7 +81,8 @@ def plus(typing: Any, x: Any, y: Any) -> Any:
 HELPERS = {"scale": scale, "multiply_no_nan": multiply_no_nan, "sigmoid": sigmoid, "plus": plus}
 RESERVED = {  # names that derivatives have for their own ends
     "np", "math", "abs", "bool", "complex", "float", "int", "len", "max", "min", "range",
-    "sf", "si", "sc", "pf", "pi", "pc", "k_", "uint64", "np__zeros", "any_order", "part", "inline_part",
+    "sf", "si", "sc", "pf", "pi", "pc", "k_", "uint64", "np__zeros", "np__empty", "any_order", "part",
+    "inline_part",
     *[f"{name}{axes}" for name in ("at", "put_at", "add_at") for axes in (1, 2, 3)], *HELPERS, *memory.PLAIN,
 }  # fmt: skip
 

@@ -31,17 +31,19 @@ class Snapshots:
 
     def segments(self, s: For, out: emission.Text) -> None:
         """Write a loop that records nothing: it keeps snapshots, from which segments of it run again."""
-        start, stop, step = (f"({syntax.text(n)})" for n in (s.start, s.stop, s.step))
-        count, size, k = (self.named(s, n) for n in ("segments", "size", "segment"))
-        turns = f"len(range({start}, {stop}, {step}))"
+        start, stop, step = (syntax.text(n) for n in (s.start, s.stop, s.step))
+        turns, count, size, k = (self.named(s, n) for n in ("turns", "segments", "size", "segment"))
         given = self.function.snapshots
-        least = f"int(math.ceil(math.sqrt({turns})))" if given is True else f"-(-{turns} // {given})"
-        out.add(f"{size} = max(1, {least})", s.line)
+        out.add(f"{turns} = len(range({start}, {stop}, {step}))", s.line)
+        least = f"math.ceil(math.sqrt({turns}))" if given is True else f"-(-{turns} // {given})"
+        out.add(f"{size} = {least}")
+        out.add(f"if {size} < 1:")  # Numba compiles `max` and `int` as functions
+        out.add(f"    {size} = 1")
         out.add(f"{count} = -(-{turns} // {size})")
         for n in self.plan.segments[s]:
             ty = self.kinds[n]
             size_all = f"{count} * {n}.size" if syntax.is_array(ty) else count
-            out.add(f"{self.snapshot(s, n)} = np.empty({size_all}, {emission.dtype_text(ty)})")
+            out.add(f"{self.snapshot(s, n)} = np.empty({size_all}{emission.dtype_argument(ty)})")
         out.add(f"for {k} in range({count}):")
         out.depth += 1
         for n in self.plan.segments[s]:

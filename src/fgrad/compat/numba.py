@@ -204,11 +204,21 @@ def arrays_are_made() -> bool:
 @cache
 def zeros() -> Any:
     """Return `numpy.zeros` of a length or a shape for compiled functions, in a form that compiles at once."""
+    return _maker("zeros")
+
+
+@cache
+def empty() -> Any:
+    """Return `numpy.empty`, as `zeros`."""
+    return _maker("empty")
+
+
+def _maker(name: str) -> Any:
     import numba  # noqa: PLC0415 -- late, as below
     import numpy  # noqa: ICN001, PLC0415
 
     if not arrays_are_made():
-        return numpy.zeros
+        return getattr(numpy, name)
     from numba.core import cgutils  # noqa: PLC0415 -- late, as below
     from numba.np import arrayobj  # noqa: PLC0415
 
@@ -226,7 +236,8 @@ def zeros() -> Any:
                 message = ("negative dimensions not allowed",)
                 context.call_conv.return_user_exc(builder, ValueError, message)
         array = arrayobj._empty_nd_impl(context, builder, signature.return_type, lengths)
-        cgutils.memset(builder, array.data, builder.mul(array.itemsize, array.nitems), 0)
+        if name == "zeros":
+            cgutils.memset(builder, array.data, builder.mul(array.itemsize, array.nitems), 0)
         return array._getvalue()
 
     def typed(_: Any, shape: Any) -> Any:
@@ -235,7 +246,7 @@ def zeros() -> Any:
             return types.Array(types.float64, len(kinds), "C")(shape), make
         return None
 
-    typed.__name__ = typed.__qualname__ = "zeros"
+    typed.__name__ = typed.__qualname__ = name
     made: Any = numba.extending.intrinsic(typed)
     return made
 
