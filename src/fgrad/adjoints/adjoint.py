@@ -23,6 +23,7 @@ from fgrad.adjoints.order import is_free, taken_once
 from fgrad.adjoints.recording import Recording, shapes_read
 from fgrad.adjoints.reversal import Reversal
 from fgrad.adjoints.snapshots import Snapshots
+from fgrad.adjoints.stacks import STACKS, stack_of
 from fgrad.adjoints.strips import ANY_ORDER
 from fgrad.adjoints.sums import Sums
 from fgrad.adjoints.syntax import Alloc, Assign, For, Function, If, Opaque, Raise, Stmt, Store, View, While
@@ -30,13 +31,6 @@ from fgrad.adjoints.zeros import Zeros
 from fgrad.compat.numba import checks_indices
 
 _ALLOCATION = re.compile(r" {4}\w+ = (np\.(empty|zeros)\(|\w+\.copy\(\))")
-STACKS = {"f": "float64", "i": "int64", "c": "complex128"}
-
-
-def stack_of(ty: Any) -> str:
-    """Return the letter of the stack where values of a type are recorded."""
-    ty = syntax.element(ty)
-    return "c" if isinstance(ty, types.Complex) else "f" if isinstance(ty, types.Float) else "i"
 
 
 class Adjoint(Snapshots):

@@ -13,9 +13,9 @@ from typing import Any
 from numba import types
 
 from fgrad.adjoints.compact import kind_of
+from fgrad.adjoints.stacks import TOPS
 
 AXES = 3  # at most
-STACKS = {"sf": types.float64, "si": types.int64, "sc": types.complex128}
 
 
 class Elements(ast.NodeTransformer):
@@ -35,7 +35,7 @@ class Elements(ast.NodeTransformer):
             return []
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         kind = kind_of(node.value.id, self.kinds)
-        if node.value.id not in STACKS and (kind is None or kind.ndim != len(parts)):
+        if node.value.id not in TOPS and (kind is None or kind.ndim != len(parts)):
             return []
         found = [p.args[0] if self.is_marked(p) else p for p in parts]  # type: ignore[attr-defined]
         known = all(self.is_marked(p) or _is_place(p) for p in parts)

@@ -18,12 +18,12 @@ from numba.np.numpy_support import carray
 from fgrad import locks
 from fgrad.adjoints import emission, stored, syntax
 from fgrad.adjoints.programs import Program, Users, dtype_of
+from fgrad.adjoints.stacks import FIRST, STACKS
 from fgrad.compat.numba import c_function, is_refusal, runtime_is_there
 from fgrad.kernels import checks, native, vm
 from fgrad.kernels.compilation import Code
 
 DTYPES = "?bhilqBHILQfdFD"
-STACKS = {"f": "np.empty(1024)", "i": "np.empty(1024, np.int64)", "c": "np.empty(16, np.complex128)"}
 _making = locks.lock()
 
 
@@ -189,7 +189,7 @@ class _Text:
         stacks = self.reverse.stacks if self.task.wrt is not None else ""
         levels = len(self.task.masks)
         lines = ["def entry(slots, args, lo, hi):", "    here, failed = place(args), 0"]
-        lines += [f"    s{k} = {STACKS[k]}" for k in stacks]
+        lines += [f"    s{k} = np.empty({FIRST}{emission.dtype_argument(STACKS[k])})" for k in stacks]
         lines += ["    for turn in range(np.int64(lo), np.int64(hi)):", "        left = turn"]
         for k in range(levels - 1, -1, -1):
             lines += [f"        e{k} = left % args[{1 + k}]", f"        left = left // args[{1 + k}]"]

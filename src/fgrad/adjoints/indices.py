@@ -13,11 +13,11 @@ from fgrad.adjoints.compact import compact, without_zeros
 from fgrad.adjoints.elements import Elements
 from fgrad.adjoints.overwriting import Bounds, linear
 from fgrad.adjoints.parts import in_parts
+from fgrad.adjoints.stacks import TOPS
 from fgrad.adjoints.strips import in_strips
 from fgrad.compat.numba import elements
 
 UINT64 = "uint64"
-STACKS = {"sf": "pf", "si": "pi", "sc": "pc"}
 
 
 def arranged(
@@ -78,8 +78,8 @@ class _Unsigned(ast.NodeTransformer):
         name = node.value.id if isinstance(node.value, ast.Name) else ""
         if name in self.numbers:
             return node.value
-        if name in STACKS:
-            is_top = isinstance(node.slice, ast.Name) and node.slice.id == STACKS[name]
+        if name in TOPS:
+            is_top = isinstance(node.slice, ast.Name) and node.slice.id == TOPS[name]
             node.slice = _cast(node.slice) if is_top else node.slice
         elif name in self.arrays:
             if isinstance(node.slice, ast.Tuple):

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fgrad.adjoints.compact import kind_of
+from fgrad.adjoints.stacks import TOPS
 
 INLINE, CALLED = "inline_part", "part"  # decorators
 LEAST, MOST = 8, 64  # statements in a loop: with which a call pays, and up to which it is put in its place
-STACKS = {"sf", "si", "sc"}
 
 
 def in_parts(function: ast.FunctionDef, kinds: Mapping[str, Any]) -> list[ast.FunctionDef]:
@@ -136,7 +136,7 @@ class _Part:
         outputs = stored & (inputs | read_outside)
         self.inputs |= {k for k, n in enumerate(loop.names) if n in inputs}
         self.outputs |= {k for k, n in enumerate(loop.names) if n in outputs}
-        arrays = any(n in STACKS or kind_of(n, kinds) is not None for n in outputs)
+        arrays = any(n in TOPS or kind_of(n, kinds) is not None for n in outputs)
         return not arrays and inputs & stored <= before | around.params
 
     def function(self, name: str) -> ast.FunctionDef:

@@ -12,10 +12,11 @@ import numpy as np
 
 from fgrad import locks
 from fgrad.adjoints import emission, shapes, syntax
-from fgrad.adjoints.adjoint import STACKS, Adjoint
+from fgrad.adjoints.adjoint import Adjoint
 from fgrad.adjoints.compilation import compiled
 from fgrad.adjoints.formulas import formula
 from fgrad.adjoints.lowering import lowered
+from fgrad.adjoints.stacks import DTYPES, FIRST
 from fgrad.adjoints.syntax import Function
 from fgrad.adjoints.tangent import tangent
 from fgrad.backend.devices import on_host
@@ -49,7 +50,7 @@ class Reverse:
         outs = dict(zip(function.outputs, program.output_forms, strict=True))
         given = [outs[n]._replace(ndim=0) if k in uniform else outs[n] for k, n in enumerate(written.given)]
         handed = [params[written.wrt[k]]._replace(order="C") for k in self.arrays]
-        stacks = [_Form(np.dtype(STACKS[k]), 1, "C") for k in self.stacks]
+        stacks = [_Form(DTYPES[k], 1, "C") for k in self.stacks]
         self.signature = tuple([f.type for f in (*params.values(), *given, *handed, *stacks)])
 
     @lazy
@@ -62,7 +63,7 @@ def taken_stacks(letters: str) -> list[Any]:
     """Return stacks of this thread, by letter: floats, integers, complex numbers."""
     found: dict[str, Any] | None = getattr(_own, "stacks", None)
     if found is None:
-        found = _own.stacks = {k: np.empty(1024, dtype) for k, dtype in STACKS.items()}
+        found = _own.stacks = {k: np.empty(FIRST, dtype) for k, dtype in DTYPES.items()}
     return [found[k] for k in letters]
 
 
