@@ -282,6 +282,18 @@ class Child(Bound):
         return 2 * super().helped(x)
 
 
+def test_a_method_that_has_another_name_now():
+    namespace = {"np": np}
+    exec("class Model:\n    def up(self, x): return np.exp(x)\n    def down(self, x): return np.exp(-x)\n"
+         "def f(x): return Model().down(x)", namespace)  # fmt: skip
+    model, f = namespace["Model"], plain_numpy(namespace["f"])
+    assert fg.grad(f)(1.0) == -np.exp(-1.0)
+    up, down = model.up, model.down
+    del model.up, model.down
+    model.down, model.up = up, down  # in the places of one another
+    assert fg.grad(f)(1.0) == np.exp(1.0)
+
+
 def test_methods_and_classes():
     np.testing.assert_array_equal(fg.grad(Model(3).run)(X), [2 * X[0], 0, 0])
     np.testing.assert_allclose(fg.grad(lambda x: Bound(2).run(x))(X), [4 * X[0], 0, 0])

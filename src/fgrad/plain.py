@@ -12,7 +12,6 @@ import builtins
 import enum
 import functools
 import inspect
-import operator
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -303,10 +302,10 @@ class _Binding:
 
     def _follow_class(self, c: type, made: type) -> None:
         """Give what was made of a class the methods that this has now."""
-        known, now = self.members[c], dict(c.__dict__)
-        if len(known) == len(now) and all(map(operator.is_, known.values(), now.values())):
+        known = self.members[c]
+        if known.keys() == c.__dict__.keys() and all(c.__dict__[name] is x for name, x in known.items()):
             return
-        self.members[c] = now
+        self.members[c] = now = dict(c.__dict__)
         if made is c:
             del self.classes[c]
             self.class_(c)
