@@ -112,9 +112,8 @@ class Adjoint(Snapshots):
         pairs = zip(self.given_names, self.given, strict=True)
         arrays |= {g: self.kinds[n].copy(layout="C") for g, n in pairs if n in arrays}
         vectors = {self.cts[n]: n for n in self.handed if n in self.cts and self.kinds[n].ndim == 1}
-        return arranged(
-            text, self.bounds, arrays, numbers, vectors, checked=checks_indices(self.function.options)
-        )
+        checked = checks_indices(self.function.options)
+        return arranged(text, self.bounds, arrays, numbers, vectors, self.kinds, checked=checked)
 
     @property
     def most(self) -> list[str]:

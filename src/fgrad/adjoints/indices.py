@@ -13,6 +13,7 @@ from fgrad.adjoints.compact import compact, without_zeros
 from fgrad.adjoints.elements import Elements
 from fgrad.adjoints.overwriting import Bounds, linear
 from fgrad.adjoints.parts import in_parts
+from fgrad.adjoints.reciprocals import shared
 from fgrad.adjoints.stacks import TOPS
 from fgrad.adjoints.strips import in_strips
 from fgrad.compat.numba import elements
@@ -26,6 +27,7 @@ def arranged(
     arrays: Mapping[str, Any],
     numbers: Collection[str],
     vectors: Mapping[str, str],
+    values: Collection[str],
     *,
     checked: bool,
 ) -> str:
@@ -39,11 +41,12 @@ def arranged(
         arrays: the types of arrays in it, and of their cotangents, by name.
         numbers: those that are one number, which is every element.
         vectors: cotangents of vectors that the derivative is given to write to, and those vectors.
+        values: the kernel's own variables.
         checked: whether Numba is to check indices.
     """
     tree = _Unsigned(bounds, arrays, numbers).visit(ast.parse(source))
     _copy_at_once(tree.body[0])
-    function = without_zeros(compact(tree.body[0], arrays), vectors)
+    function = shared(without_zeros(compact(tree.body[0], arrays), vectors), values)
     function = in_strips(in_blocks(function, arrays), arrays)
     if elements() and not checked:
         function = Elements({**arrays, **_buffers(function)}, UINT64).visit(function)
