@@ -20,7 +20,7 @@ from fgrad.expr.node import Expr, Operand, var
 
 Formula: TypeAlias = Callable[[Mapping[str, Any]], Any]
 
-LONGEST = 200  # operations
+LONGEST = 400  # parts of expressions
 
 
 def formula(function: Function) -> Formula | None:
