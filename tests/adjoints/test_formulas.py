@@ -66,6 +66,24 @@ def long(x):
     return x
 
 
+FACTOR, TABLE = 2.5, np.array([1.0, 2.0])
+
+
+@numba.njit
+def shifted(x):
+    return x * FACTOR + math.pi
+
+
+@numba.vectorize
+def with_constants(x):
+    return FACTOR * x * x + np.pi * x + shifted(x)
+
+
+@numba.vectorize
+def with_an_array_from_outside(x):
+    return TABLE[1] * x
+
+
 def kernels_in(f, *args):
     """Return how many kernels of users a compiled program runs, in value and gradient."""
     text = str(fgrad.jit(fgrad.value_and_grad(lambda *a: f(*a).sum())).lower(*args))
@@ -77,7 +95,7 @@ def kernels_in(f, *args):
     [
         (price, (X, X[:1] + 0.1, 0.5)), (price, (2.0, X, X + 1)), (polynomial, (X,)), (polynomial, (X.T,)),
         (polynomial, (np.float64(0.7),)), (polynomial, (np.zeros((0, 3)),)), (waves, (X, 2.0)),
-        (waves, (X[0], X)), (waves, (X, np.float32([1, 2, 3]))),
+        (waves, (X[0], X)), (with_constants, (X,)), (waves, (X, np.float32([1, 2, 3]))),
     ],
 )  # fmt: skip
 def test_smooth_ones_are_operations(ufunc, args):
@@ -109,7 +127,8 @@ def test_smooth_ones_are_operations(ufunc, args):
 @pytest.mark.parametrize(
     ("ufunc", "args"),
     [
-        (with_branch, (X,)), (with_tie, (X,)), (with_square_root_of_its_own, (X,)), (long, (X,)),
+        (with_branch, (X,)), (with_an_array_from_outside, (X,)), (with_tie, (X,)),
+        (with_square_root_of_its_own, (X,)), (long, (X,)),
         (itself, (np.float32(X),)), (itself, (X + 1j,)), (with_integer, (X, np.arange(3))),
         (first, (X[:1], X)),
     ],

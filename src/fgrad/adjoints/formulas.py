@@ -6,7 +6,7 @@ Called as a kernel, a ufunc reads and writes whole arrays once for its values an
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -41,11 +41,15 @@ def formula(function: Function) -> Formula | None:
             return None
         made.append((s.name, s.value))
     nodes = [*[value for _, value in made], last.value]
-    if not all(map(_is_smooth, nodes)) or sum(1 for n in nodes for _ in ast.walk(n)) > LONGEST:
+    numbers = {n: float(x) for n, x in function.constants.items() if type(x) in (int, float)}
+    variables = {*numbers, *[p.name for p in function.params], *[name for name, _ in made]}
+    if sum(1 for n in nodes for _ in ast.walk(n)) > LONGEST or not all(
+        _is_smooth(n, variables) for n in nodes
+    ):
         return None
 
     def apply(arrays: Mapping[str, Any]) -> Any:
-        known = dict(arrays)
+        known = {**numbers, **arrays}
         for name, value in made:
             known[name] = _applied(value, known)
         return _applied(last.value, known)
@@ -53,17 +57,20 @@ def formula(function: Function) -> Formula | None:
     return apply
 
 
-def _is_smooth(node: ast.expr) -> bool:
+def _is_smooth(node: ast.expr, variables: Collection[str]) -> bool:
+    """Return whether an expression is made of smooth operations on float64 and variables."""
     if isinstance(node, ast.Constant):
         return type(node.value) in (int, float)
     if getattr(node, "ty", None) != types.float64:
         return False
-    if isinstance(node, ast.Name) or element_of(node):
-        return True
+    found = (node.id,) if isinstance(node, ast.Name) else element_of(node)
+    if found:
+        return found[0] in variables
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
-        return isinstance(node.right, ast.Constant) and node.right.value in (2, 3) and _is_smooth(node.left)
+        has_power = isinstance(node.right, ast.Constant) and node.right.value in (2, 3)
+        return has_power and _is_smooth(node.left, variables)
     name, args = atom_of(node) or ("", [])
-    return name in ATOMS and _has_smooth_slopes(name) and all(map(_is_smooth, args))
+    return name in ATOMS and _has_smooth_slopes(name) and all(_is_smooth(a, variables) for a in args)
 
 
 @cache
