@@ -196,6 +196,210 @@ def test_variables_of_another_type_by_declaration_are_refused():
     np.testing.assert_allclose(fgrad.grad(added)(np.array([1.0, 2.0])), [2.0, 4.0])
 
 
+def test_variables_of_another_type_in_called_kernels_are_refused():
+    @numba.njit(locals={"doubled": numba.int64})
+    def cut(x):
+        doubled = x * 2.0
+        return doubled * x
+
+    @fgrad.kernel
+    def calls(x):
+        return cut(x) * x
+
+    with pytest.raises(UnsupportedKernelError, match=r"in cut, `locals=` makes doubled a int64, which is a"):
+        fgrad.grad(calls)(3.3)
+
+
+@numba.njit("int64(int64)")
+def twice_an_integer(n):
+    return n * 2
+
+
+@numba.njit("int64(float64)")
+def triple_cut_off(x):
+    return x * 3
+
+
+@numba.njit("float64(float64, int64)")
+def power_of_integer(x, n):
+    return x**n
+
+
+@numba.njit("float64(uint8)")
+def of_bytes(n):
+    return 3.0 * n
+
+
+@numba.njit("int32(int64)")
+def square_that_wraps(n):
+    return n * n
+
+
+@numba.njit("float64(Tuple((int64, float64)))")
+def of_a_pair(pair):
+    return pair[0] * pair[1]
+
+
+@numba.njit("UniTuple(int64, 2)(float64, float64)")
+def pair_cut_off(x, y):
+    return x * y, x + y
+
+
+@numba.njit(["float64(float64)", "int64(int64)"])
+def declared_twice(x):
+    return x * 5 / 2
+
+
+@numba.njit("void(float64[:], int64)")
+def scaled(a, n):
+    for i in range(len(a)):
+        a[i] *= n
+
+
+@numba.vectorize(["int64(int64)", "float64(float64)"])
+def halves(x):
+    return x // 2 * x
+
+
+@numba.vectorize(["float64(float64)"])
+def floats_only(x):
+    return x * x / 2 + x // 2
+
+
+@numba.vectorize(["int64(float64)"])
+def ufunc_cut_off(x):
+    return x * x * 3
+
+
+@numba.njit
+def of_functions(function, x):
+    total = 0.0
+    for v in x:
+        total += function(v) * v
+    return total
+
+
+IN_DECLARED_TYPES = []  # kernels, and their slopes at X
+X = np.array([1.75, 2.25, 0.5])
+
+
+def slopes_are(*slopes):
+    def noted(function):
+        IN_DECLARED_TYPES.append((numba.njit(function), slopes))
+        return function
+
+    return noted
+
+
+@slopes_are(0, 2, 0)
+def an_integer(x):
+    return twice_an_integer(x[0]) * x[1]
+
+
+@slopes_are(0, 5, 0)
+def a_result_that_is_cut_off(x):
+    return triple_cut_off(x[0]) * x[1]
+
+
+@slopes_are(3.5, 0, 0)
+def an_exponent(x):
+    return power_of_integer(x[0], 2.7)
+
+
+@slopes_are(0, 132, 0)
+def a_byte(x):
+    return of_bytes(300) * x[1]
+
+
+@slopes_are(0, 1410065408, 0)
+def a_wrapped_integer(x):
+    return square_that_wraps(100_000) * x[1]
+
+
+@slopes_are(0, 1, 0)
+def a_pair(x):
+    return of_a_pair((x[0], x[1]))
+
+
+@slopes_are(4, 3, 0)
+def pairs(x):
+    return pair_cut_off(x[0], x[1])[0] * x[1] + pair_cut_off(y=x[0], x=x[1])[1] * x[0]
+
+
+@slopes_are(5.625, 4.375, 7)
+def of_two_kinds(x):
+    return declared_twice(x[0]) * x[1] + declared_twice(3) * x[2]
+
+
+@slopes_are(2, 4, 0)
+def a_function(x):
+    return of_functions(twice_an_integer, x)
+
+
+@slopes_are(10, 1, 0)
+def a_ufunc_of_numbers(x):
+    return halves(5) * x[0] + halves(x[1])
+
+
+@slopes_are(10, 18, 21)
+def a_ufunc_of_integers(x):
+    return np.sum(halves(np.arange(5, 8)) * x)
+
+
+@slopes_are(5.5, 0.5, 0)
+def a_ufunc_of_one_kind(x):
+    return floats_only(3) * x[0] + floats_only(True) * x[1]
+
+
+@slopes_are(0, 0.5, 3)
+def a_ufunc_of_one_kind_of_arrays(x):
+    return np.sum(floats_only(np.arange(3)) * x)
+
+
+@slopes_are(9, 24, 0)
+def a_ufunc_that_is_cut_off(x):
+    return ufunc_cut_off(x[0]) * x[1] + np.sum(ufunc_cut_off(x) * x)
+
+
+@pytest.mark.parametrize(("kernel", "slopes"), IN_DECLARED_TYPES, ids=lambda v: getattr(v, "__name__", ""))
+def test_called_kernels_compute_in_the_types_that_they_were_declared_with(kernel, slopes):
+    f = fgrad.differentiate(kernel)
+    for run in (lambda g: g, fgrad.jit):
+        np.testing.assert_array_equal(run(fgrad.grad(f))(X), slopes)
+        np.testing.assert_array_equal(run(f)(X), kernel(X))
+        np.testing.assert_array_equal(fgrad.jvp(run(f), (X,), (np.ones(3),)), (kernel(X), sum(slopes)))
+
+
+def test_called_kernels_that_write_convert_their_arguments():
+    @fgrad.kernel
+    def f(x):
+        y = x * x
+        scaled(y, 2.75)
+        return y.sum()
+
+    np.testing.assert_array_equal(fgrad.grad(f)(X), 4 * X)
+
+
+def test_kernels_give_the_types_that_they_were_declared_with():
+    @fgrad.differentiate
+    @numba.njit("int64(float64, float64)")
+    def cut(x, y):
+        return x * y
+
+    found = cut(fgrad.tensor(1.75), 3.0)
+    assert found.dtype == np.int64
+    assert float(found) == 5
+    assert fgrad.jit(cut)(1.75, 3.0).dtype == np.int64
+
+    @fgrad.differentiate
+    @numba.njit("float64(Tuple((int64, float64)))")
+    def of_pairs(pair):
+        return pair[0] * pair[1]
+
+    np.testing.assert_array_equal(fgrad.grad(of_pairs)((1.75, 2.25)), (0, 1))
+    assert float(fgrad.jit(of_pairs)((1.75, 2.25))) == of_pairs((1.75, 2.25)) == 2.25
+
+
 def test_only_kernels_are_differentiated():
     with pytest.raises(TypeError, match=r"decorate the function with @numba.njit, or use fgrad.kernel"):
         fgrad.differentiate(recursive)

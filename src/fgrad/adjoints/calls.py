@@ -35,7 +35,7 @@ from fgrad.adjoints.values import (
     ndim_of,
     unified,
 )
-from fgrad.compat.numba import dispatcher_of, is_dispatcher, is_dufunc, is_gufunc
+from fgrad.compat.numba import dispatcher_of, is_dispatcher, is_dufunc, is_gufunc, loop_dtypes
 
 _MAKERS = {np.empty, np.zeros, np.ones, np.full, np.empty_like, np.zeros_like, np.ones_like, np.full_like}
 _GRIDS = {np.arange, np.eye, np.identity}
@@ -92,8 +92,7 @@ class Calls:
         """Return what a call gives."""
         function = getattr(function, "kernel_to_differentiate", function)
         if is_dispatcher(function):
-            demand_frozen(function)
-            return self.inline(function.py_func, args, keywords)  # type: ignore[no-any-return]
+            return self.dispatched(function, args, keywords)  # type: ignore[no-any-return]
         if isinstance(function, FunctionType) and function.__module__ == library.__name__:
             return self.inline(function, args, keywords)  # type: ignore[no-any-return]
         if is_gufunc(function):
@@ -173,17 +172,29 @@ class Calls:
         """Return a ufunc that Numba has compiled, applied to numbers or arrays."""
         dispatcher = dispatcher_of(function)
         demand_frozen(dispatcher)
-        inner = dispatcher.py_func
+        if len(args) != function.nin:
+            raise self.fail(
+                f"{dispatcher.py_func.__name__} takes {function.nin} arguments, not {len(args)}",
+                "Assign what it returns",
+            )
+        given = [numba.np.numpy_support.as_dtype(dtype(a)) for a in args]
+        *kinds, kind = map(numba.from_dtype, loop_dtypes(function, given))
+
+        def of_numbers(numbers: Sequence[Any]) -> Any:
+            cast_to_loop = [Scalar(cast(x, ty)) for x, ty in zip(numbers, kinds, strict=True)]
+            found = self.inline(dispatcher.py_func, cast_to_loop, {})
+            assert isinstance(found, Scalar)  # noqa: S101 -- ufuncs give numbers
+            return cast(found.node, kind)
+
         if all(isinstance(a, Scalar) for a in args):
-            return self.inline(inner, args, {})  # type: ignore[no-any-return]
+            return Scalar(of_numbers([a.node for a in args]))  # type: ignore[union-attr]
         dims = [self.stable(d) for d in self.broadcast([a for a in args if not isinstance(a, Scalar)])]
         fixed = [self.kept(a) if isinstance(a, Scalar) else a for a in args]
         with self.aside() as loops, self.nest(dims) as at:
-            found = self.inline(inner, [Scalar(item(a, at)) for a in fixed], {})
-            assert isinstance(found, Scalar)  # noqa: S101 -- ufuncs give numbers
+            found = of_numbers([item(a, at) for a in fixed])
             with self.aside() as before:
-                made = self.new(dims, found.type)
-            self.out.append(syntax.Store(made.name, tuple(at), found.node, self.line))
+                made = self.new(dims, kind)
+            self.out.append(syntax.Store(made.name, tuple(at), found, self.line))
         self.out += [*before, *loops]
         return made  # type: ignore[no-any-return]
 

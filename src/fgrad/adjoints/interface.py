@@ -23,7 +23,7 @@ from fgrad.adjoints.stored import content, keeping, stamped
 from fgrad.adjoints.syntax import UnsupportedKernelError
 from fgrad.compat.numba import (
     core_of,
-    declared_types,
+    declared_signature,
     dispatcher_of,
     is_declared,
     is_dispatcher,
@@ -134,9 +134,10 @@ class Differentiable:
         kinds = [self._kind_of(x) for x in leaves]
         if is_declared(self.kernel_to_differentiate):
             given = _argument_types(structure, kinds)
-            wanted = declared_types(self.kernel_to_differentiate, given)
-            leaves = _converted(leaves, structure, given, wanted)
-            kinds = [self._kind_of(x) for x in leaves]
+            found = declared_signature(self.kernel_to_differentiate, given)
+            if found is not None:  # otherwise the call says which types there are
+                leaves = _converted(leaves, kinds, structure, found.args)
+                kinds = [self._kind_of(x) for x in leaves]
         fixed = tuple(
             (i, x) for i, x in enumerate(leaves) if isinstance(x, bool | int | np.integer | np.bool_)
         )
@@ -293,22 +294,27 @@ def _texts(structure: Any, names: Iterator[str], classes: dict[str, Any]) -> lis
 
 
 def _converted(
-    leaves: Sequence[Any], structure: Any, given: Sequence[Any], wanted: Sequence[Any]
+    leaves: Sequence[Any], kinds: Sequence[Any], structure: Any, wanted: Sequence[Any]
 ) -> list[Any]:
-    """Return arguments with numbers in the types that a kernel was declared with, as Numba converts them."""
-    found = list(leaves)
-    place = 0
-    for part, have, want in zip(structure[1:], given, wanted, strict=True):
-        if part == 0 and have != want and isinstance(want, numba.types.Number | numba.types.Boolean):
-            x, dtype = found[place], dtype_of(want)
-            found[place] = x.astype(dtype) if x.__class__ is Tensor else dtype.type(x)
-        place += _size(part)
+    """Return arguments with numbers in the types that a kernel was declared with, as Numba does."""
+    types = [t for part, want in zip(structure[1:], wanted, strict=True) for t in _leaf_types(part, want)]
+    found = []
+    for x, have, given in zip(leaves, kinds, types, strict=True):
+        want = given.type if isinstance(given, numba.types.Optional) else given
+        if have == want or not isinstance(want, numba.types.Number | numba.types.Boolean):
+            found.append(x)
+        else:
+            dtype = dtype_of(want)
+            found.append(x.astype(dtype) if x.__class__ is Tensor else dtype.type(x))
     return found
 
 
-def _size(structure: Any) -> int:
-    """Return how many leaves nested tuples have."""
-    return sum(map(_size, structure[1:])) if isinstance(structure, tuple) else int(structure is not None)
+def _leaf_types(structure: Any, ty: Any) -> list[Any]:
+    """Return the types of the leaves of an argument; None where it is no tuple of those."""
+    if not isinstance(structure, tuple):
+        return [] if structure is None else [ty]
+    kinds: Any = ty if isinstance(ty, numba.types.BaseTuple) else (None,) * (len(structure) - 1)
+    return [t for part, kind in zip(structure[1:], kinds, strict=True) for t in _leaf_types(part, kind)]
 
 
 def _argument_types(structure: Any, kinds: Sequence[Any]) -> list[Any]:

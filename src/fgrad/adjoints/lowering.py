@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from numba import types
@@ -33,10 +34,13 @@ from fgrad.adjoints.values import (
     Scalar,
     Static,
     Value,
+    cast,
+    context,
     unified,
 )
-from fgrad.compat.numba import is_dispatcher
+from fgrad.compat.numba import declared_signature, is_declared, is_dispatcher, only_signature
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 PASSES = 20  # over a kernel, until the types of its variables are known
 
 
@@ -64,6 +68,7 @@ class Lowering(Loops):
         self.sources: dict[str, str] = {}  # arrays by the names of their views
         self.met: Counter[Any] = Counter()  # how often a loop was met
         self.refuses = False  # whether the kernel raises or asserts
+        self.declared: list[tuple[Scope, Mapping[str, Any]]] = []  # functions with types of variables
 
     # ---- names and types ----------------------------------------------------------------------------
 
@@ -144,19 +149,67 @@ class Lowering(Loops):
             return node
         return self.held(node, base).node
 
-    def demand_types(self, function: Callable[..., Any], declared: dict[str, Any]) -> None:
+    def demand_types(self) -> None:
         """Refuse variables to which `locals=` gives another type than their values have."""
-        table = self.scope.variables
-        for name, ty in declared.items():
-            found = self.types.get(table.get(name, name), ty)
-            if found != ty:
-                self.line = function.__code__.co_firstlineno
-                raise self.fail(f"`locals=` makes {name} a {ty}, which is a {found}", "Convert its values")
+        for scope, declared in self.declared:
+            for name, ty in declared.items():
+                held = scope.names.get(name)
+                inner = scope.variables.get(name, "")
+                found = self.types.get(inner, held.type if isinstance(held, Scalar | Array) else ty)
+                if found != ty:
+                    self.scopes, self.line = [scope], scope.source.first
+                    raise self.fail(
+                        f"`locals=` makes {name} a {ty}, which is a {found}", "Convert its values"
+                    )
 
     # ---- functions ----------------------------------------------------------------------------------
 
+    def dispatched(self, dispatcher: Any, args: Sequence[Value], keywords: dict[str, Value]) -> Value:
+        """Return what a call of another kernel gives, in the types that it was declared with."""
+        demand_frozen(dispatcher)
+        function, declared = dispatcher.py_func, dispatcher.locals
+        if not is_declared(dispatcher):
+            return self.inline(function, args, keywords, declared)
+        bound = self.bind(source_of(function), function, args, keywords)
+        kinds = [self.kind(x) for x in bound.values()]
+        found = None if None in kinds else declared_signature(dispatcher, kinds)
+        found = found or only_signature(dispatcher)
+        if found is None:
+            raise self.fail(
+                f"{function.__name__} was declared with several types, and none is that of its arguments",
+                "Declare it with one",
+            )
+        given = [self.converted(x, ty) for x, ty in zip(bound.values(), found.args, strict=True)]
+        return self.converted(self.inline(function, given, {}, declared), found.return_type)
+
+    def kind(self, x: Value) -> Any:
+        """Return Numba's type of a value; None where there is none."""
+        if isinstance(x, Group):
+            kinds = [self.kind(i) for i in x.items]
+            return None if x.fields or x.axes or x.listed or None in kinds else types.Tuple(kinds)
+        if isinstance(x, Static):
+            return types.none if x.value is None else context().resolve_value_type(x.value)
+        if isinstance(x, Lazy):
+            return types.Array(x.dtype, len(x.dims), "C")
+        return None if isinstance(x, Lost) else x.type
+
+    def converted(self, x: Value, wanted: Any) -> Value:
+        """Return a value in a declared type, with numbers as Numba converts them."""
+        ty: Any = types.unliteral(wanted)
+        ty = ty.type if isinstance(ty, types.Optional) else ty
+        if isinstance(x, Scalar) and isinstance(ty, types.Number | types.Boolean):
+            return Scalar(cast(x.node, ty))
+        if isinstance(x, Group) and isinstance(ty, types.BaseTuple) and not x.axes:
+            kinds: Any = ty
+            return replace(x, items=[self.converted(i, t) for i, t in zip(x.items, kinds, strict=True)])
+        return x
+
     def inline(
-        self, function: Callable[..., Any], args: Sequence[Value], keywords: dict[str, Value]
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Value],
+        keywords: dict[str, Value],
+        declared: Mapping[str, Any] = _NOTHING,
     ) -> Value:
         """Return what a call of another kernel gives: its statements take the place of the call."""
         source = source_of(function)
@@ -179,6 +232,8 @@ class Lowering(Loops):
                 scope.variables[name] = value.node.id
             scope.names[name] = value
         self.block(scope.body)
+        if declared:
+            self.declared.append((scope, declared))
         self.scopes.pop()
         self.line, self.depth, self.hint = line, depth, hint
         return scope.result
@@ -461,32 +516,41 @@ def lowered(function: Callable[..., Any], argument_types: Sequence[Any]) -> tupl
     """
     options: dict[str, Any] = {}
     declared: dict[str, Any] = {}
+    returned: Any = None
     if is_dispatcher(function):
         dispatcher: Any = function
         given = dispatcher.targetoptions
         options = {k: given[k] for k in ("fastmath", "error_model", "boundscheck") if given.get(k)}
         demand_frozen(dispatcher)
         function, declared = dispatcher.py_func, dispatcher.locals
+        if is_declared(dispatcher):
+            found = declared_signature(dispatcher, argument_types) or only_signature(dispatcher)
+            returned = found and found.return_type
     known: dict[str, Any] = {}
     carried: dict[int, set[str]] = {}
     marks: dict[int, Any] = {}
     for _ in range(PASSES):
         work = Lowering(known, carried, marks)
         try:
-            made = _one_pass(work, function, argument_types, options)
+            made = _one_pass(work, function, argument_types, options, returned)
         except UnsupportedKernelError:
             if not work.again:
                 raise
             continue
         if not work.again and work.types == known:
-            work.demand_types(function, declared)
+            work.declared.append((work.scope, declared))
+            work.demand_types()
             return made
         known = work.types
     raise UnsupportedKernelError(f"the types of the variables of {function.__name__} cannot be found")
 
 
 def _one_pass(
-    work: Lowering, function: Callable[..., Any], argument_types: Sequence[Any], options: dict[str, Any]
+    work: Lowering,
+    function: Callable[..., Any],
+    argument_types: Sequence[Any],
+    options: dict[str, Any],
+    returned: Any,
 ) -> tuple[Function, Any]:
     source = source_of(function)
     scope = Scope(source)
@@ -506,7 +570,7 @@ def _one_pass(
             work.assign(inner, value.node)
             scope.names[name] = work.scalar(inner)
     work.block(scope.body)
-    result = scope.result
+    result = work.converted(scope.result, returned) if returned is not None else scope.result
     returns: list[str] = []
     structure = _flat(work, result, returns)
     made = Function(source.name, params, work.out, returns, work.types, work.constants, options, source.file)

@@ -161,14 +161,19 @@ def is_declared(dispatcher: Any) -> bool:
     return not dispatcher._can_compile
 
 
-def declared_types(dispatcher: Any, kinds: Sequence[Any]) -> Sequence[Any]:
-    """Return the types that a function which was declared with types takes arguments of these types for."""
+def declared_signature(dispatcher: Any, kinds: Sequence[Any]) -> Any:
+    """Return the signature by which Numba calls a function that was declared with types, None without one."""
     from numba import types  # noqa: PLC0415 -- late, as above
 
     context = typing_context()
     context.refresh()
-    found = context.resolve_function_type(types.Dispatcher(dispatcher), tuple(kinds), {})
-    return kinds if found is None else found.args  # the call says which types there are
+    return context.resolve_function_type(types.Dispatcher(dispatcher), tuple(kinds), {})
+
+
+def only_signature(dispatcher: Any) -> Any:
+    """Return the signature that a function was declared with; None where there are several."""
+    found = dispatcher.nopython_signatures
+    return found[0] if len(found) == 1 else None
 
 
 def typing_context() -> Any:
