@@ -312,6 +312,9 @@ def apply_unary(primitive: Primitive, x: Any) -> Any:
     n.saved = (out,) if keep is KEEP_OUT else (v,) if keep is KEEP_X else (out, v) if keep else ()
     n.parents = nodes
     n.parent_avals = n.ct = n.aval = None
+    if out.dtype is not v.dtype:  # complex of real numbers, whose cotangent is real, or the other way round
+        n.parent_avals = None if vjp.exact else _parent_avals((v,), vjp.pattern, out, shaped=vjp.shaped)
+        n.aval = (out.shape, out.dtype)
     refs = tape.refs
     refs.append(ref(n))
     if len(refs) > tape.limit:
