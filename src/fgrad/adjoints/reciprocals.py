@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from fgrad.adjoints.slopes import HELPERS
 from fgrad.adjoints.stacks import TOPS
 
 _VERSION = re.compile(r"_v\d+$")
@@ -149,6 +150,6 @@ def _is_smooth(node: ast.expr, names: Collection[str]) -> bool:
         parts = [node.left, node.right]
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         parts = [node.operand]
-    elif isinstance(node, ast.Call) and ast.unparse(node.func) in {"plus", "scale"}:
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) in HELPERS:
         parts = node.args
     return bool(parts) and all(_is_smooth(p, names) for p in parts)
