@@ -32,8 +32,7 @@ def functions_are_known() -> bool:
     import numba  # noqa: PLC0415 -- late, as below
 
     function, ufunc, gufunc = numba.njit(_same), numba.vectorize(_same), numba.guvectorize("()->()")(_copied)
-    declared = numba.njit(_same)
-    declared.disable_compile()
+    declared = numba.njit("int64(int64)")(_same)
     found = typing_context().resolve_value_type(1.0)
     kinds = is_dispatcher(function), is_dufunc(ufunc), is_gufunc(gufunc)
     return (
