@@ -150,10 +150,11 @@ def f(a, d, out_ct, sf, pf, store):
         ("b = q > 1.0", False), ("b = np.floor(q)", False), ("b = q if q > 1 else 0.0", False),
         ("sf[pf] = q", False), ("store[0] = q", False), ("b = store[int(q)]", False), ("d2 = q % 2.0", False),
         ("value = q\n    if value > 0:\n        pass", False), ("call(q)", False), ("d = 2.0", False),
+        ("own_v2 = q\n    if own_v2 > 0:\n        pass", False),
     ],
 )  # fmt: skip
 def test_what_else_may_become_of_a_quotient(use, is_free):
     function = ast.parse(TEXT.format(use=use)).body[0]
-    text = ast.unparse(shared(function, {"value", "store", "a", "d", "q"}))
+    text = ast.unparse(shared(function, {"value", "own_v2", "store", "a", "d", "q"}))
     assert ("q = a * w" in text) == is_free
     assert ("q = a / d" in text) != is_free

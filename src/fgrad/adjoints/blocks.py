@@ -15,6 +15,7 @@ from typing import Any
 from numba import types
 
 from fgrad.adjoints.compact import kind_of
+from fgrad.adjoints.stacks import NAMES
 from fgrad.adjoints.strips import (
     ANY_ORDER,
     LENGTH,
@@ -152,7 +153,7 @@ class _Block:
         for n in ast.walk(node):
             if isinstance(n, ast.Name):
                 self.order.append((n.id, False))
-                demand(n.id not in {"si", "sc", "pi", "pc"})
+                demand(n.id not in NAMES - {"sf", "pf"})
             elif isinstance(n, ast.Subscript) and not isinstance(n.value, ast.Attribute):
                 demand(isinstance(n.value, ast.Name))
                 self.element(n.value.id)  # type: ignore[attr-defined]

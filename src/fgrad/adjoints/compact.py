@@ -82,7 +82,12 @@ def _adds(s: ast.stmt, ct: str, loop: ast.For) -> bool:
 
 def kind_of(name: str, kinds: Mapping[str, Any]) -> Any:
     """Return the type of an array by the name that it has now; None if it has none."""
-    return kinds.get(name) or kinds.get(re.sub(r"_v\d+$", "", name))
+    return kinds.get(name_in(kinds, name))
+
+
+def name_in(known: Collection[str], name: str) -> str:
+    """Return the name that a value had, of those known, before each definition was given one of its own."""
+    return name if name in known else re.sub(r"_v\d+$", "", name)
 
 
 def _read(node: ast.AST) -> Iterator[ast.Name]:

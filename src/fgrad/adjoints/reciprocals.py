@@ -7,15 +7,13 @@ stored may depend on it. Where nothing but cotangents does, the last bit is free
 from __future__ import annotations
 
 import ast
-import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from fgrad.adjoints.compact import name_in
 from fgrad.adjoints.slopes import HELPERS
 from fgrad.adjoints.stacks import TOPS
-
-_VERSION = re.compile(r"_v\d+$")
 
 
 def shared(function: ast.FunctionDef, values: Collection[str]) -> ast.FunctionDef:
@@ -28,14 +26,13 @@ def shared(function: ast.FunctionDef, values: Collection[str]) -> ast.FunctionDe
     stored = Counter(n.id for n in ast.walk(function) if isinstance(n, ast.Name) and not _is_read(n))
     stored.update(a.arg for a in function.args.args)
     once = {n for n, count in stored.items() if count == 1}
+    free = once - _fixed(function, values)
     for block in list(_blocks(function.body)):
-        _share(block, function, once, values)
+        _share(block, once, free)
     return function
 
 
-def _share(
-    block: list[ast.stmt], function: ast.FunctionDef, once: Collection[str], values: Collection[str]
-) -> None:
+def _share(block: list[ast.stmt], once: Collection[str], free: Collection[str]) -> None:
     given: dict[str, Any] = {_name(s): s for s in block if _name(s) in once}
     for s in list(given.values()):
         quotient = s.value
@@ -52,7 +49,7 @@ def _share(
             held = given.get(name) if name != divisor else None  # `name = divisor`
             if name != divisor and (held is None or ast.unparse(held.value) != divisor):
                 continue
-            if not _is_free(_name(s), function, values):
+            if _name(s) not in free:
                 break
             moved = [u for u in (held, t) if u is not None and block.index(u) > block.index(s)]
             for u in moved:
@@ -97,38 +94,41 @@ def _stays(node: ast.expr, once: Collection[str]) -> bool:
     return all(n.id in once for n in parts if isinstance(n, ast.Name) and id(n) not in functions)
 
 
-def _is_free(name: str, function: ast.FunctionDef, values: Collection[str]) -> bool:
-    """Return whether nothing but cotangents depends on a value."""
+def _fixed(function: ast.FunctionDef, values: Collection[str]) -> set[str]:
+    """Return the names on which not cotangents alone depend: branches, indices, what is stored."""
 
     def is_value(n: str) -> bool:
-        return _VERSION.sub("", n) in values
+        return name_in(values, n) in values
 
-    reached = {name}
-    statements = [s for s in ast.walk(function) if isinstance(s, ast.stmt) and s is not function]
-    grew = True
-    while grew:
-        grew = False
-        for s in statements:
-            read = [e for e in _heads(s) if _holds(e, reached)]
-            if not read:
-                continue
-            if isinstance(s, ast.If):  # whether a cotangent is zero
-                if any(is_value(n.id) for n in ast.walk(s.test) if isinstance(n, ast.Name)):
-                    return False
-                continue
-            if not isinstance(s, ast.Assign | ast.AugAssign) or not _is_smooth(s.value, reached):
-                return False
+    found: set[str] = set()
+    assigned: dict[str, set[str]] = {}  # by name, what it is made of without a jump
+    for s in ast.walk(function):
+        if not isinstance(s, ast.stmt) or s is function:
+            continue
+        heads = set[str]().union(*map(_names, _heads(s)))
+        if isinstance(s, ast.If):  # whether a cotangent is zero
+            found |= heads if any(map(is_value, heads)) else set()
+            continue
+        target: Any = None
+        if isinstance(s, ast.Assign | ast.AugAssign):
             target = s.targets[0] if isinstance(s, ast.Assign) else s.target
-            if isinstance(target, ast.Subscript):
-                array = ast.unparse(target.value)
-                if _holds(target.slice, reached) or is_value(array) or array in TOPS:
-                    return False
-            elif not isinstance(target, ast.Name):
-                return False
-            elif target.id not in reached:
-                reached.add(target.id)
-                grew = True
-    return True
+        if isinstance(target, ast.Name):
+            rough = _rough(s.value)  # type: ignore[attr-defined]
+            found |= rough
+            assigned.setdefault(target.id, set()).update(heads - rough)
+        elif isinstance(target, ast.Subscript):
+            array = ast.unparse(target.value)
+            if is_value(array) or array in TOPS:
+                found |= heads
+            found |= _names(target.slice) | _rough(s.value)  # type: ignore[attr-defined]
+        else:
+            found |= heads
+    pending = list(found)
+    while pending:
+        new = assigned.pop(pending.pop(), set()) - found
+        found |= new
+        pending += new
+    return found
 
 
 def _heads(s: ast.stmt) -> list[ast.expr]:
@@ -137,19 +137,18 @@ def _heads(s: ast.stmt) -> list[ast.expr]:
     return [e for field in fields for e in field if isinstance(e, ast.expr)]
 
 
-def _holds(node: ast.expr, names: Collection[str]) -> bool:
-    return any(isinstance(n, ast.Name) and _is_read(n) and n.id in names for n in ast.walk(node))
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and _is_read(n)}
 
 
-def _is_smooth(node: ast.expr, names: Collection[str]) -> bool:
-    """Return whether an expression does not jump where one of some names has another last bit."""
-    if not _holds(node, names) or isinstance(node, ast.Name):
-        return True
-    parts: list[ast.expr] = []
+def _rough(node: ast.expr) -> set[str]:
+    """Return the names of which another last bit may make an expression jump."""
+    if isinstance(node, ast.Name):
+        return set()
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div):
-        parts = [node.left, node.right]
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        parts = [node.operand]
-    elif isinstance(node, ast.Call) and ast.unparse(node.func) in HELPERS:
-        parts = node.args
-    return bool(parts) and all(_is_smooth(p, names) for p in parts)
+        return _rough(node.left) | _rough(node.right)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return _rough(node.operand)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in HELPERS:
+        return set[str]().union(*map(_rough, node.args))
+    return _names(node)

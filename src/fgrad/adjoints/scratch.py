@@ -41,15 +41,18 @@ def _length(dim: ast.expr, several: Collection[str]) -> str:
 
 def _meets(s: Stmt, name: str, recording: Recording) -> bool:
     """Return whether a statement reads an array, here or in reverse, or stores to it."""
-    stores = isinstance(s, Store) and s.array == name
-    return stores or name in recording.read_by(s) or name in recording.uses(s)
+    return (isinstance(s, Store) and s.array == name) or _reads(s, name, recording)
+
+
+def _reads(s: Stmt, name: str, recording: Recording) -> bool:
+    return name in recording.read_by(s) or name in recording.uses(s)
 
 
 def _is_filled(name: str, body: Sequence[Stmt], dims: Sequence[str], recording: Recording) -> bool:
     """Return whether a block stores to all elements of an array before it reads any."""
     places: list[Place] = []
     for s in body:
-        if any(name in recording.read_by(t) or name in recording.uses(t) for t in syntax.walk([s])):
+        if any(_reads(t, name, recording) for t in syntax.walk([s])):
             return False
         places += _places(s, name, dims, {})
         if _covers(places, dims):

@@ -14,7 +14,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from fgrad.adjoints import memory, syntax
+from fgrad.adjoints import memory, stacks, syntax
 from fgrad.adjoints.values import OPERATORS, result_type, unified
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, Operand, var
@@ -81,8 +81,8 @@ def plus(typing: Any, x: Any, y: Any) -> Any:
 HELPERS = {"scale": scale, "multiply_no_nan": multiply_no_nan, "sigmoid": sigmoid, "plus": plus}
 RESERVED = {  # names that derivatives have for their own ends
     "np", "math", "abs", "bool", "complex", "float", "int", "len", "max", "min", "range",
-    "sf", "si", "sc", "pf", "pi", "pc", "k_", "uint64", "np__zeros", "np__empty", "any_order", "part",
-    "inline_part",
+    "k_", "uint64", "np__zeros", "np__empty", "any_order", "part",
+    "inline_part", *stacks.NAMES,
     *[f"{name}{axes}" for name in ("at", "put_at", "add_at") for axes in (1, 2, 3)], *HELPERS, *memory.PLAIN,
 }  # fmt: skip
 

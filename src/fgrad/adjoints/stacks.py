@@ -16,6 +16,7 @@ STACKS = {"f": types.float64, "i": types.int64, "c": types.complex128}
 DTYPES = {k: np.dtype(ty.name) for k, ty in STACKS.items()}
 FIRST = 1024  # elements of a new one
 TOPS = {f"s{k}": f"p{k}" for k in STACKS}
+NAMES = {*TOPS, *TOPS.values()}
 
 
 def stack_of(ty: Any) -> str:
