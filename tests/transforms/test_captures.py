@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import array
+import collections
+import configparser
 import contextvars
+import ctypes
 import dataclasses
 import datetime as dt
 import functools
@@ -21,10 +25,13 @@ import weakref
 
 import numpy as np
 import pytest
+import scipy.sparse
 from tests.helpers import close, exactly
 
 import fgrad as fg
 from fgrad.config import on_escape
+from fgrad.scipy.interpolate import CubicSpline
+from fgrad.scipy.sparse import csr_array
 from fgrad.transforms.captures import Captures
 
 X = np.array([1.0, 2.0, 3.0])
@@ -331,6 +338,34 @@ def elsewhere():
     yield "a weak reference", lambda x: x * pointer().w, put(target, "w", 5.0)
 
 
+def held():
+    """Return functions of objects of libraries, and what writes to these."""
+    options = argparse.Namespace(rate=2.0, w=np.ones(3), other=2.0)
+    yield "an option", lambda x: x * options.rate, put(options, "rate", 5.0)
+    yield "an array among options", lambda x: x * options.w, written(options.w, 0)
+    yield "an option by vars", lambda x: x * vars(options)["other"], put(options, "other", 5.0)
+    table, row = collections.UserDict(w=2.0), collections.UserList([2.0])
+    yield "a UserDict", lambda x: x * table["w"], put(table, "w", 5.0)
+    yield "a UserList", lambda x: x * row[0], put(row, 0, 5.0)
+    chain, settings = collections.ChainMap({"w": 2.0}), configparser.ConfigParser()
+    settings.read_dict({"model": {"w": "2.0"}})
+    yield "a ChainMap", lambda x: x * chain["w"], put(chain, "w", 5.0)
+    yield "a setting", lambda x: x * float(settings["model"]["w"]), put(settings["model"], "w", "5.0")
+    number, base, polynomial = ctypes.c_double(2.0), np.ones(3), np.poly1d([2.0, 1.0])
+    flat = base.flat
+    yield "a number of C", lambda x: x * number.value, put(number, "value", 5.0)
+    yield "a flat iterator", lambda x: x * flat[0], written(base, 0)
+    yield "a poly1d", lambda x: polynomial(x), written(polynomial.coeffs, 0)
+    matrices = [scipy.sparse.csr_array(np.diag([1.0, 2.0, 3.0])) for _ in range(4)]
+    yield "a matrix of SciPy", lambda x: matrices[0].diagonal() * x, written(matrices[0].data, 0)
+    yield "a matrix of SciPy, made anew", lambda x: csr_array(matrices[1]) @ x, written(matrices[1].data, 0)
+    own, spline = csr_array(matrices[2]), CubicSpline(np.arange(4.0), np.ones(4))
+    yield "a SparseArray", lambda x: own @ x, written(own.data, 0)
+    yield "a spline", lambda x: spline(x), written(spline.c, 0)
+    optimizer = fg.optim.SGD([fg.tensor(np.ones(2))], lr=2.0)
+    yield "a learning rate", lambda x: x * optimizer.lr, put(optimizer, "lr", 5.0)
+
+
 def custom():
     @fg.custom_vjp
     def limited(x):
@@ -343,7 +378,7 @@ def custom():
 
 CASES = [
     pytest.param(f, change, id=f"{i} {name}")
-    for i, (name, f, change) in enumerate((*cases(), *later(), *elsewhere()))
+    for i, (name, f, change) in enumerate((*cases(), *later(), *elsewhere(), *held()))
     if change
 ]
 

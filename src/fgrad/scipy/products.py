@@ -6,6 +6,7 @@ own code multiplies.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from fgrad.core.primitive import FOREIGN
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import below, running
 from fgrad.extend.engine import OpaqueRule, apply_opaque, convert
+from fgrad.transforms.calling import is_traced
 
 
 class ColumnRule(OpaqueRule):
@@ -29,8 +31,9 @@ class ColumnRule(OpaqueRule):
             return super()._each(values, trace)
         whole = x._value.whole
         columns = fnp.moveaxis(whole, 0, -1)
+        count = math.prod(columns.shape[1:])  # not -1, as there may be no rows
         with running(below(trace.level)):
-            (found,) = self._found([*others, fnp.reshape(columns, (columns.shape[0], -1))])
+            (found,) = self._found([*others, fnp.reshape(columns, (columns.shape[0], count))])
             rows = fnp.reshape(found, (found.shape[0], *columns.shape[1:]))
             return [trace.tracer(fnp.moveaxis(rows, -1, 0))]
 
@@ -65,10 +68,18 @@ def check_product(shape: tuple[int, ...], x: Any) -> None:
         )
 
 
+def product_dtype(of_matrix: Any, of_columns: Any) -> np.dtype[Any]:
+    """Return the dtype of a product of SciPy's, which has no half precision."""
+    dtype = np.result_type(of_matrix, of_columns)
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
 def product(matrix: Any, x: Any) -> Any:
     """Return `matrix @ x` for a sparse matrix of SciPy's and an array or Tensor."""
     check_product(matrix.shape, x)
-    aval = Aval((matrix.shape[0], *x.shape[1:]), np.result_type(matrix.dtype, x.dtype))
+    if isinstance(x, Tensor) and is_traced(x):
+        matrix = matrix.copy()  # which the user may write to before the derivative is computed
+    aval = Aval((matrix.shape[0], *x.shape[1:]), product_dtype(matrix.dtype, x.dtype))
     return apply_opaque(_Product(matrix, aval), [x])[0]
 
 

@@ -20,7 +20,8 @@ import types
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
 from typing import Any
 
@@ -283,7 +284,9 @@ class _Walk:
             same = f"{self.name(operator.length_hint)}({self.name(x)}) == {left}"
             # of others nobody can tell how far they are: what takes items from them is traced at every call
             self.found[id(x), "position"] = f"a {type(x).__name__}", same if left >= 0 else "False"
-        elif isinstance(x, bytearray | memoryview) or type(x).__module__ == "array":
+        elif isinstance(x, bytearray | memoryview) or {"array", "_ctypes"} & {
+            base.__module__ for base in type(x).__mro__
+        }:
             kept = self.name(bytes(x))
             self.found[id(x), "bytes"] = f"a {type(x).__name__}", f"bytes({self.name(x)}) == {kept}"
         elif isinstance(x, operator.attrgetter | operator.methodcaller):
@@ -375,7 +378,10 @@ class _Walk:
         for name in ("__wrapped__", "pyfunc"):  # of functools.lru_cache, numpy.vectorize
             if isinstance(inner := getattr(x, "__dict__", {}).get(name), _FUNCTIONS):
                 self.see(inner, depth)
+        if isinstance(x, np.flatiter):
+            self.see(x.base, depth - 1)
         if _is_library(kind.__module__) and not isinstance(x, types.SimpleNamespace | threading.local):
+            self._held(x, depth)
             return
         own = getattr(x, "__dict__", None)
         if own is not None:
@@ -391,6 +397,22 @@ class _Walk:
                         self.see(held, depth - 1)
                 elif name in self.wanted or (name.startswith("__") and name not in _QUIET):
                     self._method(base, name, value, depth)
+
+    def _held(self, x: Any, depth: int) -> None:
+        """Note what the user can write to of an object whose class is a library's.
+
+        These are attributes that code names, arrays, which methods read, and all that a container holds. What
+        else a library keeps in its objects (caches, counters, locks) is its own.
+        """
+        kind, own = type(x), getattr(x, "__dict__", {})
+        everything = _is_container(kind)
+        for name, value in list(own.items()):
+            is_array = isinstance(value, np.ndarray | Tensor) and kind.__module__.partition(".")[0] != "fgrad"
+            if everything or is_array or name in self.wanted:
+                self._attribute(x, name, value)
+                self.see(value, depth - 1)
+        if everything and isinstance(own, dict):
+            self._names(x, own, kind.__qualname__)
 
     def _attributes(self, x: Any, own: dict[str, Any], title: str, depth: int) -> None:
         """Note the attributes of an object or function itself, and that there are no more."""
@@ -523,6 +545,18 @@ def _installed() -> tuple[str, ...]:
     import sysconfig  # noqa: PLC0415 -- late: nobody needs it before something is staged
 
     return tuple({sysconfig.get_path(kind) + os.sep for kind in ("purelib", "platlib")})
+
+
+def _is_container(kind: type) -> bool:
+    """Return whether a class of a library is there to hold what users put into it."""
+    if issubclass(kind, Mapping | Sequence | AbstractSet):
+        return True
+    if (kind.__module__, kind.__name__) == ("argparse", "Namespace"):
+        return True
+    package = kind.__module__.partition(".")[0]
+    if package == "fgrad":
+        return kind.__module__.startswith("fgrad.scipy.")
+    return hasattr(kind, "__getattr__") and package not in sys.stdlib_module_names
 
 
 def _is_quiet(x: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
-from tests.helpers import close
+from tests.helpers import close, exactly
 
 import fgrad as fg
 from fgrad.scipy import sparse
@@ -103,3 +103,65 @@ def test_what_is_refused():
         sparse.csr_array(np.eye(2)) * np.ones(2)
     with pytest.raises(TypeError, match="would lose their gradient; multiply by the array"):
         fg.grad(lambda d: sparse.csr_array((d, COLS, INDPTR)).toscipy().sum())(DATA)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint8, np.uint32, np.uint64])
+def test_indices_of_every_integer_dtype(dtype, rng):
+    x, rows, cols = rng.standard_normal(3), ROWS.astype(dtype), COLS.astype(dtype)
+    for make in (
+        lambda d: sparse.coo_array((d, (rows, cols)), dense(DATA).shape),
+        lambda d: sparse.csr_array((d, cols, INDPTR.astype(dtype)), dense(DATA).shape),
+    ):
+        close(make(DATA) @ x, dense(DATA) @ x)
+        close(fg.grad(lambda d: np.sum((make(d) @ x) ** 2))(DATA), 2 * (dense(DATA) @ x)[ROWS] * x[COLS])
+
+
+def test_arrays_without_values_or_rows():
+    for shape in ((0, 0), (0, 3), (3, 0), (3, 2)):
+        make = lambda d: sparse.coo_array((d, ([], [])), shape)
+        none, x = np.zeros(0), np.ones((shape[1], 2))
+        exactly(make(none) @ x, np.zeros((shape[0], 2)))
+        exactly(make(none).toarray(), np.zeros(shape))
+        for i, expected in enumerate((none, 0 * x)):
+            exactly(fg.grad(lambda d, x: np.sum(make(d) @ x), i)(none, x), expected)
+        exactly(fg.vmap(lambda x: make(none) @ x)(np.ones((4, *x.shape))), np.zeros((4, shape[0], 2)))
+
+
+def test_a_dense_array_holds_what_is_not_finite_where_it_is():
+    data = np.array([np.inf, np.nan, 1.0])
+    make = lambda d: sparse.coo_array((d, ([0, 1, 1], [1, 0, 1]))).toarray()
+    for f in (make, fg.jit(make), lambda d: fg.vmap(make)(d[None])[0]):
+        np.testing.assert_array_equal(f(data), [[0.0, np.inf], [np.nan, 1.0]])
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.bool_, np.float32])
+def test_products_with_half_precision_are_single_as_in_scipy(kind):
+    data, x = np.ones(len(DATA), kind), np.ones(3, np.float16)
+    theirs = sparse.coo_array((data, (ROWS, COLS))).toscipy()
+    product = lambda data, x: sparse.coo_array((data, (ROWS, COLS))) @ x
+    for f in (product, fg.jit(product), fg.jit(lambda data, x: theirs @ x)):
+        exactly(f(data, x), theirs @ x)
+
+
+def test_what_is_written_to_after_a_product_has_no_part_in_its_derivative():
+    data, x = DATA.copy(), np.ones(3)
+    _, by_data = fg.vjp(lambda d: sparse.coo_array((d, (ROWS, COLS))) @ x, DATA)
+    _, by_x = fg.vjp(lambda x: sparse.coo_array((data, (ROWS, COLS))) @ x, np.ones(3))
+    x[:], data[:] = 100.0, 100.0
+    ct = np.arange(1.0, 1 + dense(DATA).shape[0])
+    exactly(by_data(ct)[0], ct[ROWS])
+    close(by_x(ct)[0], ct @ dense(DATA))
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    for given in (dense(DATA), sparse.csr_array(dense(DATA)), sparse.csr_array(dense(DATA)).toscipy()):
+        with pytest.raises(ValueError, match=r"of shape \(9, 9\) cannot be made of one of shape"):
+            sparse.csr_array(given, shape=(9, 9))
+    with pytest.raises(ValueError, match=r"a compressed sparse array of shape \(5, 5\) has not 3 pointers"):
+        sparse.csr_array((np.ones(2), [0, 1], [0, 1, 2]), shape=(5, 5))
+    with pytest.raises(ValueError, match="a vector that starts with 0"):
+        sparse.csr_array((np.ones(2), [0, 1], [1, 2, 3]))
+    with pytest.raises(ValueError, match="a sparse array has two dimensions, not 1"):
+        sparse.coo_array(scipy.sparse.coo_array(np.ones(3)))
+    with pytest.raises(TypeError, match="indices of a sparse array are integers, not float64"):
+        sparse.coo_array((np.ones(2), ([0.0, 1.5], [0, 1])))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import scipy.sparse.linalg
-from tests.helpers import close, differences
+from tests.helpers import close, differences, exactly
 
 import fgrad as fg
 from fgrad.scipy.sparse import SparseArray, csr_array, linalg
@@ -170,3 +170,40 @@ def test_lsqr_of_columns_that_are_nearly_dependent_warns():
     a = 1 / (1.0 + np.add.outer(np.arange(10), np.arange(8)))
     with pytest.warns(fg.UnsolvedWarning, match="lsqr: its derivative did not converge"):
         fg.jacrev(lambda b: linalg.lsqr(a, b)[0])(np.cos(np.arange(10)))
+
+
+PAIRS = [(a, b) for a in "fdFDlb" for b in "fdFDlb"]
+
+
+@pytest.mark.parametrize("name", ["gmres", "bicgstab"])
+def test_iterations_have_scipy_s_dtype_of_matrix_and_vector(name):
+    for a, b in PAIRS:
+        matrix, rhs = np.array([[4, 1], [0, 3]], a), np.array([1, 2], b)
+        if a in "FD":
+            matrix += np.array([[0, 1j], [0, 0]], a)
+        expected = getattr(scipy.sparse.linalg, name)(matrix, rhs, rtol=1e-6)[0]
+        for made in (matrix, csr_array(matrix)):
+            found = getattr(linalg, name)(made, rhs, rtol=1e-6)[0]
+            assert found.dtype == expected.dtype, (a, b)
+            close(found, expected, 1e-5)
+
+
+def test_conjugate_gradients_of_a_hermitian_matrix(rng):
+    a, b, c = (rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4)) for _ in range(3))
+    a, b, c = a @ a.conj().T + 4 * np.eye(4), b[0], c[0]
+    by_iteration = lambda a, b: np.sum(np.real(c * linalg.cg(a, b, rtol=1e-13)[0]))
+    directly = lambda a, b: np.sum(np.real(c * np.linalg.solve(a, b)))
+    for i in (0, 1):
+        close(fg.grad(by_iteration, i)(a, b), fg.grad(directly, i)(a, b), 1e-9)
+
+
+def test_complex_numbers_are_not_cut_off():
+    with pytest.raises(TypeError, match="gmres: A is complex and b is real; give b as complex numbers"):
+        linalg.gmres(lambda x: 1j * x, np.ones(2))
+    with pytest.raises(TypeError, match="lsqr takes real matrices and vectors"):
+        linalg.lsqr(1j * np.eye(2), np.ones(2))
+
+
+def test_the_solution_for_one_column_is_a_vector_as_in_scipy():
+    a, b = csr_array(np.diag([1.0, 2.0])), np.ones((2, 1))
+    exactly(linalg.spsolve(a, b), scipy.sparse.linalg.spsolve(a.toscipy().tocsc(), b))

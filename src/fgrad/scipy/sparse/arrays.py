@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +14,17 @@ from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor
 from fgrad.extend.engine import apply_opaque, convert
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.scipy.products import ColumnRule, check_product
+from fgrad.scipy.products import ColumnRule, check_product, product_dtype
 from fgrad.transforms.calling import is_traced, plain
 from fgrad.tree import register_pytree_node
+
+
+def _indices(given: Any) -> np.ndarray[Any, Any]:
+    """Return a copy of indices, signed: unsigned ones neither mix with -1 nor index as SciPy's do."""
+    found = np.array(given)
+    if found.size and found.dtype.kind not in "iu":
+        raise TypeError(f"indices of a sparse array are integers, not {found.dtype}")
+    return found.astype(np.intp)
 
 
 class Pattern:
@@ -29,10 +38,11 @@ class Pattern:
     cols: np.ndarray[Any, Any]
 
     def __init__(self, rows: Any, cols: Any, shape: tuple[int, int]) -> None:
-        self.rows, self.cols, self.shape = np.array(rows), np.array(cols), shape
+        n, m = (operator.index(length) for length in shape)
+        self.rows, self.cols, self.shape = _indices(rows), _indices(cols), (n, m)
         self._key: tuple[Any, ...] | None = None
-        for name, places, n in (("row", self.rows, shape[0]), ("column", self.cols, shape[1])):
-            if places.size and (places.min() < 0 or places.max() >= n):
+        for name, places, length in (("row", self.rows, n), ("column", self.cols, m)):
+            if places.size and (places.min() < 0 or places.max() >= length):
                 raise ValueError(f"a {name} index of a sparse array of shape {shape} is out of bounds")
 
     def key(self) -> tuple[Any, ...]:
@@ -123,7 +133,7 @@ class SparseArray:
             return NotImplemented
         x = x if hasattr(x, "dtype") else np.asarray(x)
         check_product(self.shape, x)
-        dtype = np.result_type(self.dtype, x.dtype)
+        dtype = product_dtype(self.dtype, x.dtype)
         aval = Aval((self.shape[0], *x.shape[1:]), dtype)
         return apply_opaque(_Product(self.pattern, aval), [self.data, x])[0]
 
@@ -143,7 +153,9 @@ class SparseArray:
 
     def toarray(self) -> Any:
         """Return the dense array, a Tensor if `data` is one."""
-        return self @ np.eye(self.shape[1], dtype=self.dtype)
+        dense: Any = (fnp if isinstance(self.data, Tensor) else np).zeros(self.shape, self.dtype)
+        np.add.at(dense, (self.pattern.rows, self.pattern.cols), self.data)
+        return dense
 
     def toscipy(self) -> Any:
         """Return SciPy's sparse array of the same values.
@@ -196,33 +208,55 @@ class _Product(ColumnRule):
         return [by_data, by_x]
 
 
-def _of(given: Any, shape: Any, places: Any) -> SparseArray:
-    """Return the sparse array of a triple or pair of arrays, of one of SciPy's, or of a dense one."""
-    if isinstance(given, SparseArray):
-        return given
+def _of(given: Any, shape: Any, places: Any, pointed: int | None = None) -> SparseArray:
+    """Return the sparse array of a triple or pair of arrays, of one of SciPy's, or of a dense one.
+
+    Args:
+        given: what it is made of.
+        shape: rows and columns, or None.
+        places: returns values, rows, columns and the least shape of what `given` holds.
+        pointed: the axis whose length is that of the pointers, if there are some.
+    """
+    if shape is not None:
+        shape = tuple(map(operator.index, shape))
     if isinstance(given, tuple) and len(given) > 1 and not all(isinstance(n, int) for n in given):
         data, rows, cols, least = places(*given)
         data = data if isinstance(data, Tensor | np.ndarray) else np.asarray(data)
-        if data.shape != np.shape(rows) or np.shape(rows) != np.shape(cols):
+        if data.ndim != 1 or not data.shape == np.shape(rows) == np.shape(cols):
             raise ValueError(
                 f"a sparse array needs as many values as indices, not {data.shape} and {np.shape(rows)}"
             )
+        if shape is not None and pointed is not None and shape[pointed] != least[pointed]:
+            raise ValueError(
+                f"a compressed sparse array of shape {shape} has not {least[pointed] + 1} pointers"
+            )
         return SparseArray(data, Pattern(rows, cols, least if shape is None else shape))
+    if not isinstance(given, SparseArray) and not scipy.sparse.issparse(given):
+        given = given if isinstance(given, Tensor | np.ndarray) else np.asarray(given)
+    if given.ndim != 2:
+        raise ValueError(f"a sparse array has two dimensions, not {given.ndim}")
+    n, m = given.shape
+    if shape not in {None, (n, m)}:
+        raise ValueError(f"a sparse array of shape {shape} cannot be made of one of shape {(n, m)}")
+    if isinstance(given, SparseArray):
+        return given
     if scipy.sparse.issparse(given):
         found = given.tocoo()
-        return SparseArray(found.data, Pattern(found.row, found.col, found.shape))
-    dense = given if isinstance(given, Tensor | np.ndarray) else np.asarray(given)
-    if dense.ndim != 2:
-        raise ValueError(f"a sparse array has two dimensions, not {dense.ndim}")
-    n, m = dense.shape
+        return SparseArray(found.data, Pattern(found.row, found.col, (n, m)))
+    dense = given
     rows, cols = np.nonzero(np.asarray(stop_gradient(dense)))
     return SparseArray(dense[rows, cols], Pattern(rows, cols, (n, m)))
 
 
 def _compressed(data: Any, indices: Any, indptr: Any) -> tuple[Any, Any, Any, tuple[int, int]]:
-    counts = np.diff(np.asarray(indptr))
+    indptr = np.asarray(indptr)
+    if indptr.ndim != 1 or not indptr.size or indptr[0] != 0:
+        raise ValueError(
+            "the row (column) pointers of a compressed sparse array are a vector that starts with 0"
+        )
+    counts, indices = np.diff(indptr.astype(np.intp)), _indices(indices)
     major = np.repeat(np.arange(len(counts)), counts)
-    return data, major, indices, (len(counts), int(np.max(indices, initial=-1)) + 1)
+    return data, major, indices, (len(counts), int(indices.max(initial=-1)) + 1)
 
 
 def csr_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
@@ -252,7 +286,7 @@ def csr_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
         >>> fgrad.grad(total)(np.ones(3))
         array([ 1., 10., 10.])
     """
-    return _of(arg1, shape, _compressed)
+    return _of(arg1, shape, _compressed, 0)
 
 
 def csc_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
@@ -281,7 +315,7 @@ def csc_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
         data, cols, rows, (n, m) = _compressed(data, indices, indptr)
         return data, rows, cols, (m, n)
 
-    return _of(arg1, shape, places)
+    return _of(arg1, shape, places, 1)
 
 
 def coo_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
@@ -306,7 +340,7 @@ def coo_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
     """
 
     def places(data: Any, coords: Any) -> tuple[Any, Any, Any, tuple[int, int]]:
-        rows, cols = map(np.asarray, coords)
+        rows, cols = map(_indices, coords)
         return data, rows, cols, (int(rows.max(initial=-1)) + 1, int(cols.max(initial=-1)) + 1)
 
     return _of(arg1, shape, places)

@@ -74,7 +74,7 @@ def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = F
         use_umfpack: accepted; it is SuperLU that solves.
 
     Returns:
-        The solution, dense.
+        The solution, dense; a vector also of a matrix of one column, as in SciPy.
 
     Raises:
         LinAlgError: the matrix has no inverse.
@@ -99,7 +99,8 @@ def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = F
     n, m = a.shape
     if n != m or b.ndim not in {1, 2} or b.shape[0] != n:
         raise ValueError(f"spsolve: a matrix of shape {a.shape} and a right-hand side of shape {b.shape}")
-    return _solved(a, b, permc_spec)
+    x = _solved(a, b, permc_spec)
+    return fnp.reshape(x, (n,)) if b.shape[1:] == (1,) else x
 
 
 # ---- iterative solvers --------------------------------------------------------------------------
@@ -118,12 +119,19 @@ def _matvec(a: Any) -> Callable[[Any], Any]:
     return lambda x: a @ x
 
 
+def _precision(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype that SciPy's iterations compute in: one of LAPACK's."""
+    return dtype if dtype.char in "fdFD" else np.dtype(float)
+
+
 def _iterated(
     name: str, a: Any, b: Any, x0: Any, options: dict[str, Any], *, symmetric: bool
 ) -> tuple[Any, int | None]:
     """Return the solution by one of SciPy's iterations, and what it says of it."""
-    b = _dense(b)
-    b = b if b.dtype.kind in "fc" else b.astype(float)
+    a, b = np.asarray(a) if isinstance(a, list | tuple) else a, _dense(b)
+    of_matrix = [_precision(a.dtype)] if hasattr(a, "dtype") else []
+    b = convert(b, np.result_type(_precision(b.dtype), *of_matrix))
+    symmetric = symmetric and b.dtype.kind == "f"  # the transpose of a Hermitian matrix is another one
     preconditioner = options.pop("M", None)
     said: list[int] = []
     called: list[bool] = []
@@ -131,7 +139,13 @@ def _iterated(
     def solver(m: Any) -> Callable[..., Any]:
         def solve(matvec: Any, rhs: Any, guess: Any = None) -> Any:
             size, dtype = rhs.size, rhs.dtype
-            apply = lambda v: np.asarray(matvec(np.asarray(v, dtype).reshape(rhs.shape))).ravel()  # noqa: E731
+
+            def apply(v: Any) -> Any:
+                found = np.asarray(matvec(np.asarray(v, dtype).reshape(rhs.shape))).ravel()
+                if found.dtype.kind == "c" and dtype.kind == "f":
+                    raise TypeError(f"{name}: A is complex and b is real; give b as complex numbers")
+                return found
+
             operator = theirs.LinearOperator((size, size), apply, dtype=dtype)
             start = None if guess is None else np.ravel(guess)
             x, info = getattr(theirs, name)(operator, np.ravel(rhs), x0=start, M=m, **options)
@@ -170,7 +184,7 @@ def cg(
 
     Args:
         A: dense or sparse array, of SciPy's (a constant) or a `SparseArray`, or a function of a vector; may
-            use Tensors.
+            use Tensors. Where it is complex, it is Hermitian.
         b: right-hand side.
         x0: where the iteration starts; without gradient. It may be traced.
         rtol: relative tolerance, of derivatives too.
@@ -183,7 +197,7 @@ def cg(
         `(x, info)`: `info` is 0 where it converged, and None where the solver runs later, as in `jit`.
 
     Raises:
-        TypeError: `A` is a LinearOperator.
+        TypeError: `A` is a LinearOperator, or a complex function beside a real `b`.
 
     Derivative:
         In all Tensors that `A` and `b` are made of, by another solution; where that does not converge,
@@ -312,6 +326,7 @@ def lsqr(
 
     Raises:
         ValueError: incompatible shapes.
+        TypeError: complex numbers.
 
     Derivative:
         In all Tensors that `A` and `b` are made of, where A has full column rank or `damp` is not 0, by the
@@ -325,6 +340,8 @@ def lsqr(
         array([2.])
     """
     a, b = A if hasattr(A, "dtype") else np.asarray(A), _dense(b)
+    if "c" in {a.dtype.kind, b.dtype.kind}:
+        raise TypeError("lsqr takes real matrices and vectors; split real and imaginary parts")
     options = {"damp": damp, "atol": atol, "btol": btol, "conlim": conlim, "iter_lim": iter_lim}
     return _least_squares(a, b if b.dtype.kind in "fc" else b.astype(float), x0, options)
 
