@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 Reaching = dict[str, frozenset[int]]  # by name: the definitions that may have given its value
@@ -90,11 +90,23 @@ def name_in(known: Collection[str], name: str) -> str:
     return name if name in known else re.sub(r"_v\d+$", "", name)
 
 
-def _read(node: ast.AST) -> Iterator[ast.Name]:
-    """Yield the names that are read in an expression, or in a target with an index."""
-    for n in ast.walk(node):
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load):
-            yield n
+class _Uses:
+    """The names that nodes read, each of which is looked through once; those nodes stay as they are."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[ast.AST, list[ast.Name]]] = {}
+
+    def read(self, node: ast.AST) -> list[ast.Name]:
+        """Return the names that are read in an expression, or in a target with an index."""
+        if id(node) not in self._known:
+            names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+            self._known[id(node)] = node, names
+        return self._known[id(node)][1]
+
+    def used(self, s: ast.stmt) -> list[ast.Name]:
+        """Return the names that a statement without blocks reads."""
+        is_add = isinstance(s, ast.AugAssign) and isinstance(s.target, ast.Name)  # to an array
+        return [*self.read(s), s.target] if is_add else self.read(s)  # type: ignore[attr-defined]
 
 
 def _assigned(s: ast.stmt) -> list[ast.Name]:
@@ -104,14 +116,6 @@ def _assigned(s: ast.stmt) -> list[ast.Name]:
     return [t for t in parts if isinstance(t, ast.Name)]
 
 
-def _used(s: ast.stmt) -> list[ast.Name]:
-    """Return the names that a statement without blocks reads."""
-    found = list(_read(s))
-    if isinstance(s, ast.AugAssign) and isinstance(s.target, ast.Name):  # of arrays
-        found.append(s.target)
-    return found
-
-
 # ---- what nobody reads ------------------------------------------------------------------------------------
 
 
@@ -119,6 +123,7 @@ class _Dead:
     """Statements whose values are not read: liveness, from the end to the beginning."""
 
     def __init__(self) -> None:
+        self.uses = _Uses()
         self.behind: list[set[str]] = []  # what is read behind the loops around
 
     def function(self, f: ast.FunctionDef) -> list[ast.stmt]:
@@ -137,7 +142,7 @@ class _Dead:
                 if not first:
                     test: Any = ast.UnaryOp(ast.Not(), s.test)
                     s, first, other = ast.copy_location(ast.If(test, other, []), s), other, []  # noqa: PLW2901
-                live = a | b | {n.id for n in _read(s.test)}
+                live = a | b | {n.id for n in self.uses.read(s.test)}
                 kept.append(ast.copy_location(ast.If(s.test, first, other), s))
             elif isinstance(s, ast.For | ast.While):
                 made, live = self.loop(s, live)
@@ -149,12 +154,12 @@ class _Dead:
                 names = {n.id for n in _assigned(s)}
                 if names and not names & live and all(map(_is_silent, ast.walk(s))):
                     continue
-                live = (live - names) | {n.id for n in _used(s)}
+                live = (live - names) | {n.id for n in self.uses.used(s)}
                 kept.append(s)
         return kept[::-1], live
 
     def loop(self, s: Any, live: set[str]) -> tuple[list[ast.stmt], set[str]]:
-        head = {n.id for n in _read(s.iter if isinstance(s, ast.For) else s.test)}
+        head = {n.id for n in self.uses.read(s.iter if isinstance(s, ast.For) else s.test)}
         target = s.target if isinstance(s, ast.For) else None
         var = {target.id} if isinstance(target, ast.Name) else set()
         around = set(live) | (head if isinstance(s, ast.While) else set())
@@ -191,7 +196,8 @@ class _Webs:
         self.nodes: list[ast.Name] = []  # by definition
         self.numbers: dict[int, int] = {}
         self.owner: list[int] = []
-        self.uses: dict[int, tuple[ast.Name, int]] = {}
+        self.reads: dict[int, tuple[ast.Name, int]] = {}
+        self.uses = _Uses()
         self.breaks: list[list[Reaching]] = []
 
     def function(self, f: ast.FunctionDef) -> None:
@@ -213,7 +219,7 @@ class _Webs:
                 taken.setdefault(base, 0)
                 names.add(name)
                 called[root] = name
-        for node, d in self.uses.values():
+        for node, d in self.reads.values():
             node.id = called[self.find(d)]
         for k, node in enumerate(self.nodes[count:], count):
             node.id = called[self.find(k)]
@@ -231,13 +237,13 @@ class _Webs:
             k = self.owner[k]
         return k
 
-    def read(self, nodes: Iterator[ast.Name] | list[ast.Name], reaching: Reaching) -> None:
+    def read(self, nodes: Sequence[ast.Name], reaching: Reaching) -> None:
         for n in nodes:
             found = reaching.get(n.id)
             if not found:
                 continue  # a function, or a constant
             first, *others = sorted(found)
-            self.uses[id(n)] = n, first
+            self.reads[id(n)] = n, first
             for d in others:
                 a, b = sorted((self.find(first), self.find(d)))
                 self.owner[b] = a
@@ -249,7 +255,7 @@ class _Webs:
             if now is None:
                 break
             if isinstance(s, ast.If):
-                self.read(_read(s.test), now)
+                self.read(self.uses.read(s.test), now)
                 now = _either(self.block(s.body, now), self.block(s.orelse, now))
             elif isinstance(s, ast.For | ast.While):
                 now = self.loop(s, now)
@@ -257,7 +263,7 @@ class _Webs:
                 self.breaks[-1].append(now)
                 return None
             else:
-                self.read(_used(s), now)
+                self.read(self.uses.used(s), now)
                 made = _assigned(s)
                 if made:
                     now = {**now, **{n.id: frozenset([self.definition(n)]) for n in made}}
@@ -265,7 +271,7 @@ class _Webs:
 
     def loop(self, s: Any, reaching: Reaching) -> Reaching:
         if isinstance(s, ast.For):
-            self.read(_read(s.iter), reaching)
+            self.read(self.uses.read(s.iter), reaching)
         around, var = reaching, getattr(s, "target", None)
         while True:
             self.breaks.append([])
@@ -273,7 +279,7 @@ class _Webs:
             if isinstance(var, ast.Name):
                 inner = {**around, var.id: frozenset([self.definition(var)])}
             else:
-                self.read(_read(s.test), around)
+                self.read(self.uses.read(s.test), around)
             end = self.block(s.body, inner)
             left = self.breaks.pop()
             wider = _either(around, end) or around
@@ -299,6 +305,7 @@ class _Copies:
     """`y = x` where both are assigned once, and `y` is read behind it, in its block: `x` is read there."""
 
     def function(self, f: ast.FunctionDef) -> None:
+        self.uses = _Uses()
         self.stored, self.loaded = Counter([a.arg for a in f.args.args]), Counter[str]()
         for n in ast.walk(f):
             if isinstance(n, ast.Name):
@@ -315,7 +322,7 @@ class _Copies:
                 kept.append(s)
                 continue
             to, source = s.targets[0].id, s.value.id  # type: ignore[attr-defined]
-            found = [n for t in body[k + 1 :] for n in _read(t) if n.id == to]
+            found = [n for t in body[k + 1 :] for n in self.uses.read(t) if n.id == to]
             if len(found) != self.loaded.get(to, 0):
                 kept.append(s)
                 continue

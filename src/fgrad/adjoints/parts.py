@@ -7,9 +7,9 @@ there twice. Numba takes milliseconds for every statement.
 from __future__ import annotations
 
 import ast
-import copy
+import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fgrad.adjoints.compact import kind_of
@@ -27,13 +27,19 @@ def in_parts(function: ast.FunctionDef, kinds: Mapping[str, Any]) -> list[ast.Fu
         kinds: the types of arrays by name.
     """
     functions = [function]
+    known: dict[int, _Names] = {}
     refused: set[str] = set()
     while True:
+        for f in functions:
+            if id(f) not in known:
+                known[id(f)] = _Names(f)
+        sizes: dict[tuple[int, int], list[_Loop]] = {}
+        for f in functions:
+            for loop in known[id(f)].loops:
+                sizes.setdefault(loop.size, []).append(loop)
         groups: dict[str, list[_Loop]] = {}
-        for names in map(_Names, functions):
-            for node in names.loops():
-                found = _Loop(node, names)
-                groups.setdefault(found.key, []).append(found)
+        for loop in (loop for loops in sizes.values() if len(loops) > 1 for loop in loops):
+            groups.setdefault(loop.key, []).append(loop)
         equal = [g for key, g in groups.items() if len(g) > 1 and key not in refused]
         if not equal:
             return functions
@@ -45,8 +51,9 @@ def in_parts(function: ast.FunctionDef, kinds: Mapping[str, Any]) -> list[ast.Fu
         name = _fresh(functions)
         calls = {id(x.node): part.call(x, name) for x in largest}
         functions.insert(0, part.function(name))
-        for f in functions[1:]:
+        for f in {id(x.around.function): x.around.function for x in largest}.values():
             _Calls(calls).visit(f)
+            del known[id(f)]
 
 
 class _Names:
@@ -54,15 +61,22 @@ class _Names:
 
     def __init__(self, function: ast.FunctionDef) -> None:
         self.function = function
-        self.nodes = list(_in_order(function))
-        self.order = {id(n): k for k, n in enumerate(self.nodes)}
+        self.nodes: list[ast.AST] = []  # as they come in the text
+        self.order: dict[int, int] = {}
+        self.ends: dict[int, int] = {}  # behind all that is part of one
+        self._list(function)
         self.params = {a.arg for a in function.args.args}
         self.named = [n for n in self.nodes if isinstance(n, ast.Name)]
         self.own = self.params | {n.id for n in self.named if isinstance(n.ctx, ast.Store)}
+        found = [_Loop(n, self) for n in self.nodes if isinstance(n, ast.For)]
+        self.loops = [loop for loop in found if loop.size[0] >= LEAST]  # those that are long enough
 
-    def loops(self) -> list[ast.For]:
-        """Return the loops that are long enough."""
-        return [n for n in self.nodes if isinstance(n, ast.For) and _size(n) >= LEAST]
+    def _list(self, node: ast.AST) -> None:
+        self.order[id(node)] = len(self.nodes)
+        self.nodes.append(node)
+        for child in ast.iter_child_nodes(node):
+            self._list(child)
+        self.ends[id(node)] = len(self.nodes)
 
 
 def _fresh(functions: Sequence[ast.FunctionDef]) -> str:
@@ -72,42 +86,35 @@ def _fresh(functions: Sequence[ast.FunctionDef]) -> str:
     return next(n for k in itertools.count(1) if (n := f"{CALLED}{k}") not in used)
 
 
-def _in_order(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and all its parts as they come in the text."""
-    yield node
-    for child in ast.iter_child_nodes(node):
-        yield from _in_order(child)
-
-
-def _size(node: ast.AST) -> int:
-    """Return the number of statements in one."""
-    blocks = [getattr(node, f, ()) for f in ("body", "orelse")]
-    return 1 + sum(_size(s) for b in blocks for s in b)
-
-
 class _Loop:
-    """A loop of a function, with its names in the order in which they come."""
+    """A loop of a function: how many statements and nodes it has, which are its names."""
 
     def __init__(self, node: ast.For, around: _Names) -> None:
-        self.node, self.around, self.size = node, around, _size(node)
-        places: dict[str, int] = {}
-        words: list[str] = []
-        self.write(node, places, words)
-        self.key, self.names = " ".join(words), list(places)
+        self.node, self.around = node, around
+        self.nodes = around.nodes[around.order[id(node)] : around.ends[id(node)]]
+        self.size = sum(isinstance(n, ast.stmt) for n in self.nodes), len(self.nodes)
 
-    def write(self, node: ast.AST, places: dict[str, int], words: list[str]) -> None:
-        """Write a node with numbers in the place of the function's names."""
-        if isinstance(node, ast.Name):
-            own = node.id in self.around.own
-            words.append(str(places.setdefault(node.id, len(places))) if own else node.id)
-        elif isinstance(node, ast.Constant):
-            words.append(repr(node.value))
-        elif not isinstance(node, ast.expr_context):
-            words.append(f"{type(node).__name__}({getattr(node, 'attr', '')}{getattr(node, 'arg', '')}")
-            for child in ast.iter_child_nodes(node):
-                self.write(child, places, words)
-            orelse = getattr(node, "orelse", None)
-            words.append(f"{len(orelse) if isinstance(orelse, list) else ''})")
+    @functools.cached_property
+    def key(self) -> str:
+        """Its text, with numbers in the place of the function's names."""
+        places = {n: str(k) for k, n in enumerate(self.names)}
+        return " ".join([_word(n, places) for n in self.nodes if not isinstance(n, ast.expr_context)])
+
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """The function's names, in the order in which they come."""
+        own = self.around.own
+        return list(dict.fromkeys([n.id for n in self.nodes if isinstance(n, ast.Name) and n.id in own]))
+
+
+def _word(node: ast.AST, places: Mapping[str, str]) -> str:
+    """Return what tells a node, with the numbers of its parts, from others."""
+    if isinstance(node, ast.Name):
+        return places.get(node.id, node.id)
+    if isinstance(node, ast.Constant):
+        return repr(node.value)
+    parts = [len(x) if isinstance(x, list) else x is not None for _, x in ast.iter_fields(node)]
+    return f"{type(node).__name__}({getattr(node, 'attr', '')}{getattr(node, 'arg', '')}{parts})"
 
 
 class _Part:
@@ -125,7 +132,7 @@ class _Part:
         """Note what one of the loops takes and gives; return whether a function can."""
         around = loop.around
         start = around.order[id(loop.node)]
-        mine = [n for n in ast.walk(loop.node) if isinstance(n, ast.Name)]
+        mine = [n for n in loop.nodes if isinstance(n, ast.Name)]
         here = {id(n) for n in mine}
         others = [n for n in around.named if id(n) not in here]
         stored = {n.id for n in mine if isinstance(n.ctx, ast.Store)}
@@ -143,10 +150,10 @@ class _Part:
         """Return the function."""
         first = self.loops[0]
         args = [ast.arg(first.names[k]) for k in sorted(self.inputs)]
-        body: list[ast.stmt] = [copy.deepcopy(first.node)]
+        body: list[ast.stmt] = [first.node]  # which calls replace
         if self.outputs:
             body.append(ast.Return(self.results(first, ast.Load())))
-        decorator = INLINE if first.size <= MOST else CALLED
+        decorator = INLINE if first.size[0] <= MOST else CALLED
         arguments = ast.arguments([], args, None, [], [], None, [])
         return ast.FunctionDef(name, arguments, body, [ast.Name(decorator, ast.Load())])
 
