@@ -43,6 +43,14 @@ def u64(*v: Any) -> Any:
     return np.array(v, np.uint64)
 
 
+def long(*v: Any) -> Any:
+    return np.array(v, np.longdouble)
+
+
+THIRD = np.longdouble(1) / 3
+NEAR_THIRD, NEAR_HALF = np.longdouble(float(THIRD)), np.longdouble(0.5) + np.longdouble(2) ** -60
+
+
 CASES = {
     "minus an unsigned multiple": (lambda x: -(x * np.uint8(3)), f32(1, 2)),
     "minus a truth's multiple": (lambda x: -(x * np.True_), f32(1, 2)),
@@ -80,6 +88,19 @@ CASES = {
     "unsigned over a large number": (lambda x: x // (2**63 + 1) + x % (2**63 + 1), u64(2**64 - 1, 5)),
     "the largest of unsigned numbers": (lambda x: np.max(x, 0), u64([2**64 - 1] * 20, [2**63] * 20)),
     "limits beyond the dtype": (lambda x: np.clip(x, -5, 300), u8(1, 2, 200)),
+    "long doubles that doubles do not tell apart": (
+        lambda x: np.stack([x * THIRD, x * NEAR_THIRD, np.where(x > 1, THIRD, NEAR_THIRD)]),
+        long(0.7, 1.3),
+    ),
+    "long doubles by what is nearly a power of two": (
+        lambda x: np.stack([x * NEAR_HALF, x / NEAR_HALF, x * NEAR_HALF * 4.0, 0.5 * (x * NEAR_HALF)]),
+        long(0.7, 1.3),
+    ),
+    "long doubles by numbers beyond doubles": (
+        lambda x: x * np.longdouble("1e4000") / np.longdouble("1e3999"),
+        long(0.7, 1.3),
+    ),
+    "a mean of long doubles": (lambda x: np.mean(x) + np.var(x) / 3, long(0.7, 1.3, 0.2)),
     "cubes that wrap": (lambda x: x**3, u8(1, 2, 200)),
     "slices by small integers": (lambda x: x[np.uint8(250) :: np.uint8(10)][np.int8(-1)], np.arange(300.0)),
     "shapes by small integers": (lambda x: np.reshape(x, (np.uint8(3), np.uint8(100))), np.arange(300.0)),

@@ -112,10 +112,10 @@ class Writer(Operations):
         """Return the variable of a number, in the dtype in which it is used."""
         if dtype.kind != "f":
             return x
-        key = (float(x), dtype)
+        with np.errstate(over="ignore"):  # of compiled code nobody is warned
+            array = np.array(x, dtype)
+        key = (array.tobytes(), dtype)
         if key not in self.numbers:
-            with np.errstate(over="ignore"):  # of compiled code nobody is warned
-                array = np.array(x, dtype)
             self.numbers[key] = Var(aval_of(array), f"c{len(self.numbers)}")
             self.constants[id(array)] = (self.numbers[key], array)
         return self.numbers[key]

@@ -8,7 +8,6 @@ are.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -36,8 +35,8 @@ def is_zero(s: Any, *, negative: bool = False) -> bool:
 
 def _is_power_of_two(e: Equation, s: Any) -> bool:
     """Return whether products with a number are exact, and those with its reciprocal, short of the ends."""
-    tiny = float(np.finfo(e.outs[0].aval.dtype).tiny)
-    return tiny <= abs(s) <= 1 / tiny and abs(math.frexp(float(s))[0]) == 0.5
+    tiny = np.finfo(e.outs[0].aval.dtype).tiny.item()  # of long doubles, which Python lacks, one of those
+    return bool(tiny <= abs(s) <= 1 / tiny and abs(np.frexp(s)[0]) == 0.5)
 
 
 _FAR = 4  # a product is less exact below the smallest normal number by such a factor, which nobody sees
@@ -234,9 +233,9 @@ def _multiple(rw: Rewriting, e: Equation, x: Var, s: Any) -> Any:
 
 
 def _is_normal(e: Equation, s: Any) -> bool:
-    """Return whether a number of Python has all its digits in the dtype of the result."""
+    """Return whether a number has all its digits in the dtype of the result."""
     limits = np.finfo(e.outs[0].aval.dtype)
-    return bool(float(limits.tiny) <= abs(s) <= float(limits.max))
+    return bool(limits.tiny.item() <= abs(s) <= limits.max.item())
 
 
 @ALGEBRA.on("divide")
