@@ -343,7 +343,7 @@ def test_draws_have_64_bits_where_these_are_enabled():
         assert jax.random.normal(key, (2,)).dtype == jax.random.uniform(key).dtype == np.float64
         assert jax.random.normal(key, (2,), np.float32).dtype == np.float32
         assert jax.random.randint(key, (2,), 0, 9).dtype == np.int64
-        assert jax.random.key(3).dtype == np.uint32
+        assert jax.random.PRNGKey(3).dtype == np.uint32
     assert jax.random.normal(key).dtype == np.float32
 
 

@@ -14,11 +14,14 @@ with installed():
     import jax
     import jax.numpy as jnp
     import jax.scipy
+    import jax.test_util
     from jax import lax
 
 UNEQUAL = jnp.array([[4.0, 1.0], [2.0, 3.0]])
 SYMMETRIC = jnp.array([[4.0, 1.0], [1.0, 3.0]])
 NO_FACTOR = jnp.array([[1.0, 2.0], [2.0, 1.0]])
+WEIGHTS = jnp.array([[1.0, 2.0], [3.0, 5.0]])
+HERMITIAN = jnp.array([[4.0, 1.0 + 1j], [1.0 - 1j, 3.0]])
 N = np.nan
 
 
@@ -75,6 +78,21 @@ def test_matrices_without_a_factor(function, missing):
     close(both[0], function(SYMMETRIC))
     close(both[1], missing)
     assert np.isnan(np.asarray(jax.grad(lambda x: function(x).sum())(NO_FACTOR))).any()
+    for run in (jax.jit(function), jax.vmap(function), jax.jit(jax.vmap(function))):
+        close(run(jnp.stack([SYMMETRIC, NO_FACTOR])), both)
+    _, along = jax.jit(lambda x: jax.jvp(function, (x,), (SYMMETRIC,)))(NO_FACTOR)
+    close(along, missing)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_derivatives_of_factors_whose_matrices_are_traced(upper):
+    def f(x):
+        return (jnp.linalg.cholesky(x, upper=upper) * WEIGHTS).sum()
+
+    close(jax.jit(jax.grad(f))(SYMMETRIC), jax.grad(f)(SYMMETRIC))
+    with jax.enable_x64():
+        jax.test_util.check_grads(jax.jit(f), (SYMMETRIC.astype(float),), order=2)
+    close(jax.jit(jnp.linalg.cholesky)(HERMITIAN), np.linalg.cholesky(HERMITIAN))
 
 
 def test_dot_general():

@@ -11,7 +11,7 @@ import numpy as np
 
 from fgrad import numpy as fnp
 from fgrad.compat.jax.indexing import MODES, added, inside, missing, numbered, padded, replaced
-from fgrad.compat.jax.types import BFLOAT16, CONFIG, canonical, default, promoted, to_inexact
+from fgrad.compat.jax.types import BFLOAT16, CONFIG, KEY, canonical, default, promoted, to_inexact
 from fgrad.core.tensor import Tensor, tensor, wrap
 from fgrad.errors import NoValueError
 from fgrad.extend.engine import convert
@@ -19,13 +19,18 @@ from fgrad.lax import reduce_precision
 from fgrad.transforms.calling import is_traced
 
 __all__ = [
+    "KEYS",
     "SHORT",
     "Array",
     "as_array",
     "check_ranks",
+    "data_of_keys",
+    "dtype_of",
     "elementwise",
     "form_of",
+    "from_program",
     "held",
+    "keys_of_data",
     "made",
     "named",
     "of_elements",
@@ -41,6 +46,7 @@ class Array:
     Operators return new arrays: `x += 1` makes a new `x`, and `x.at[i].set(v)` a changed copy.
 
     Numbers of bfloat16, which NumPy has not, are those of a Tensor of float32, rounded after each operation.
+    Keys are integers of 64 bits, which are only moved.
     """
 
     __slots__ = ("__weakref__", "_tensor", "form")
@@ -63,7 +69,7 @@ class Array:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the elements."""
-        return BFLOAT16 if self.form is SHORT else self._tensor.dtype
+        return dtype_of(self._tensor, self.form)  # type: ignore[no-any-return]
 
     @property
     def weak_type(self) -> bool:
@@ -109,18 +115,22 @@ class Array:
         kind = f"dtype={self.dtype}" + (", weak_type=True" if self.weak_type else "")
         if is_traced(self._tensor):
             return f"Traced<{kind}[{','.join(map(str, self.shape))}]>"
+        if self.form is KEYS:
+            return f"Array({self.shape}, {kind}) overlaying:\n{data_of_keys(self._tensor.numpy())}"
         text = np.array2string(self._value("repr"), separator=", ", prefix="Array(")
         return f"Array({text}, {kind})"
 
     def __str__(self) -> str:
-        return repr(self) if is_traced(self._tensor) else str(self._value("str"))
+        return repr(self) if is_traced(self._tensor) or self.form is KEYS else str(self._value("str"))
 
     def __format__(self, spec: str) -> str:
-        return format(self._tensor.numpy()[()], spec) if not self.shape else format(str(self), spec)
+        is_number = not self.shape and self.form is not KEYS
+        return format(self._tensor.numpy()[()], spec) if is_number else format(str(self), spec)
 
     # -- its values
 
     def _value(self, what: str) -> np.ndarray[Any, Any]:
+        _refuse_keys(self.form, what)
         if is_traced(self._tensor):
             from fgrad.compat.jax.errors import TracerArrayConversionError  # noqa: PLC0415 -- it names this class
 
@@ -133,6 +143,7 @@ class Array:
         return value.copy() if dtype is None else value.astype(dtype)
 
     def __bool__(self) -> bool:
+        _refuse_keys(self.form, "bool")
         try:
             return bool(self._tensor)
         except NoValueError as e:
@@ -187,6 +198,8 @@ class Array:
         wanted = canonical(dtype)
         if wanted == self.dtype and not self.weak_type:
             return self
+        _refuse_keys(form_of(wanted), "astype")
+        _refuse_keys(self.form, "astype")
         return made(_converted(self._tensor, wanted), form_of(wanted))
 
     def reshape(self, *shape: Any, order: Any = "C") -> Array:
@@ -199,6 +212,10 @@ class Array:
         order = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple | list | type(None)) else axes or None
         return made(fnp.transpose(self._tensor, order), self.form)
 
+    def copy(self) -> Array:
+        """Return another array of the same elements."""
+        return made(self._tensor, self.form)
+
     def __copy__(self) -> Array:
         return self
 
@@ -206,10 +223,14 @@ class Array:
         return self
 
     def __reduce__(self) -> Any:
+        if self.form is KEYS and not is_traced(self._tensor):
+            return _unpickled, (self._tensor.numpy(), False, True)
         return _unpickled, (self._value("pickle"), self.weak_type)
 
 
-def _unpickled(value: Any, weak: bool) -> Array:
+def _unpickled(value: Any, weak: bool, are_keys: bool = False) -> Array:
+    if are_keys:
+        return made(value, KEYS)
     x = as_array(value)
     return made(x._tensor, weak or x.form)
 
@@ -234,7 +255,7 @@ class _At:
         if mode not in ("fill", "drop"):
             return made(x._tensor[inside(self._index(mode), x.shape)], x.form)
         whole, index = padded(
-            x._tensor, self._index(mode), missing(x.dtype) if fill_value is None else fill_value
+            x._tensor, self._index(mode), missing(held(x.dtype)) if fill_value is None else fill_value
         )
         return made(whole[index], x.form)
 
@@ -272,7 +293,9 @@ class _At:
     ) -> Array:
         _refuse(mode, options)
         x = self.array
-        part = _converted(as_array(value)._tensor, x.dtype)
+        part = as_array(value).astype(x.dtype)._tensor
+        if update is added:
+            _refuse_keys(x.form, "add")
         index = self._index(mode)
         return made(update(x._tensor, inside(index, x.shape) if mode == "clip" else index, part), x.form)
 
@@ -294,6 +317,8 @@ def _refuse(mode: str | None, options: dict[str, Any]) -> None:
 
 Form = bool | str | None
 SHORT = "bfloat16"  # the form of arrays of bfloat16; of others, it is whether they are weak
+KEYS = "keys"  # the form of arrays of keys
+_DTYPES: dict[Any, Any] = {SHORT: BFLOAT16, KEYS: KEY}
 
 
 def made(value: Any, form: Form = False) -> Array:
@@ -301,10 +326,16 @@ def made(value: Any, form: Form = False) -> Array:
 
     Args:
         value: the numbers; those of bfloat16 are rounded here.
-        form: whether the array is weak, or `SHORT` where floating-point numbers are of bfloat16.
+        form: whether the array is weak, `SHORT` where floating-point numbers are of bfloat16, or `KEYS`
+            where integers of 64 bits are keys.
     """
     new: Array = object.__new__(Array)
     t = value if value.__class__ is Tensor else wrap(np.asarray(value))
+    if form is KEYS:
+        if t.dtype == np.uint64:
+            new._tensor, new.form = t, form
+            return new
+        form = False
     if form is SHORT:
         form = t.dtype.kind == "f" and SHORT
         dtype = np.dtype(np.float32) if form else canonical(t.dtype)
@@ -316,12 +347,37 @@ def made(value: Any, form: Form = False) -> Array:
     return new
 
 
-def form_of(dtype: np.dtype[Any], weak: bool = False) -> Form:
+def dtype_of(held: Any, form: Form) -> Any:
+    """Return the dtype of arrays of a form, which a Tensor holds."""
+    return _DTYPES.get(form) or held.dtype
+
+
+def form_of(dtype: Any, weak: bool = False) -> Form:
     """Return the form of arrays of a dtype."""
-    return SHORT if dtype == BFLOAT16 else weak
+    return SHORT if dtype == BFLOAT16 else KEYS if dtype is KEY else weak
 
 
-def held(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def from_program(value: Any) -> Array:
+    """Return an array on a Tensor of a program, where integers of 64 bits can only be keys."""
+    return made(value, not CONFIG.jax_enable_x64 and KEYS)
+
+
+def _refuse_keys(form: Form, what: str) -> None:
+    if form is KEYS:
+        raise TypeError(f"{what} does not accept dtype {KEY}: jax.random.key_data has the integers of keys")
+
+
+def data_of_keys(x: Any) -> Any:
+    """Return the two words of keys, along a new last axis."""
+    return fnp.stack([(x >> np.uint64(32)).astype(np.uint32), x.astype(np.uint32)], -1)
+
+
+def keys_of_data(x: Any) -> Any:
+    """Return keys of two words each, which are along the last axis."""
+    return x[..., 0].astype(np.uint64) << np.uint64(32) | x[..., 1].astype(np.uint64)
+
+
+def held(dtype: Any) -> np.dtype[Any]:
     """Return the dtype of the Tensors that hold arrays of a dtype.
 
     Raises:
@@ -329,9 +385,11 @@ def held(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """
     if dtype == BFLOAT16:
         return np.dtype(np.float32)
+    if dtype is KEY:
+        return np.dtype(np.uint64)
     if dtype.kind not in "biufc":
         raise NotImplementedError(f"fgrad has no arrays of {dtype}: take int8, or float16")
-    return dtype
+    return dtype  # type: ignore[no-any-return]
 
 
 def _rounded(t: Tensor) -> Tensor:
@@ -384,6 +442,7 @@ def as_array(x: Any) -> Array:
 def opened(x: Any) -> Any:
     """Return an index, or arguments, with Tensors in the place of arrays."""
     if x.__class__ is Array:
+        _refuse_keys(x.form, "this argument")
         return x._tensor
     if isinstance(x, tuple):
         return tuple(map(opened, x))
@@ -395,7 +454,7 @@ def opened(x: Any) -> Any:
 
 
 def elementwise(
-    function: Callable[..., Any], *args: Any, inexact: bool = False, counts: bool = False
+    function: Callable[..., Any], *args: Any, inexact: bool = False, counts: bool = False, keys: bool = False
 ) -> Array:
     """Return a function of values, each brought to the dtype that they promote to.
 
@@ -404,9 +463,12 @@ def elementwise(
         args: values that `as_array` takes.
         inexact: whether integers are computed with as floating-point numbers.
         counts: whether truth values are computed with as integers.
+        keys: whether it takes keys.
     """
     xs = [as_array(a) for a in args]
     dtype, weak = promoted((x.dtype, x.weak_type) for x in xs)
+    if dtype is KEY and not keys:
+        raise TypeError(f"this function of elements does not accept dtype {KEY}")
     if inexact:
         dtype, weak = to_inexact(dtype, weak)
     elif counts and dtype.kind == "b":
@@ -469,13 +531,14 @@ def _operator(
     name: str, function: Callable[..., Any], *, inexact: bool = False, strong: bool = False
 ) -> None:
     counts, function = name in ("floordiv", "mod"), of_shapes(name, function)
+    keys = name in ("eq", "ne")
 
     def combined(self: Array, other: Any, operands: Sequence[Any]) -> Any:
         if not _is_operand(other):
             return NotImplemented
         if name != "matmul":
             check_ranks(self, other)
-        out = elementwise(function, *operands, inexact=inexact, counts=counts)
+        out = elementwise(function, *operands, inexact=inexact, counts=counts, keys=keys)
         return made(out._tensor) if strong else out
 
     def forward(self: Array, other: Any) -> Any:
@@ -518,7 +581,9 @@ for _name, _unary in (
 
 
 def _pow(self: Array, other: Any) -> Any:
-    if other.__class__ is int and self.dtype.kind != "b":  # a power of integers, also of what is negative
+    if (
+        other.__class__ is int and self.dtype.kind != "b" and self.form is not KEYS
+    ):  # a power of integers, also of what is negative
         return made(self._tensor**other, self.form)
     return power(self, other) if _is_operand(other) else NotImplemented
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import SHORT, Array, Form, as_array, form_of, held, made
+from fgrad.compat.jax.arrays import Array, Form, as_array, dtype_of, form_of, held, made
 from fgrad.compat.jax.trees import tree_map
-from fgrad.compat.jax.types import BFLOAT16, canonical, kind_of
+from fgrad.compat.jax.types import KEY, canonical, kind_of
 from fgrad.core.tensor import Tensor
 
 __all__ = ["CustomVJPPrimal", "ShapeDtypeStruct", "ShapedArray", "SymbolicZero", "typeof"]
@@ -61,7 +61,8 @@ class ShapedArray(_Shaped):
 
     def str_short(self, *_: Any, **__: Any) -> str:
         """Return it as programs show it."""
-        kind = {"b": "bool", "V": "bf16"}.get(self.dtype.kind, f"{self.dtype.kind}{self.dtype.itemsize * 8}")
+        kind = f"{self.dtype.kind}{self.dtype.itemsize * 8}"
+        kind = {"bool": "bool", "bfloat16": "bf16", KEY.name: KEY.name}.get(self.dtype.name, kind)
         return f"{kind}[{','.join(map(str, self.shape))}]"
 
     def __repr__(self) -> str:
@@ -128,7 +129,7 @@ Array.aval = property(typeof)  # type: ignore[attr-defined]
 
 def shaped(x: Any, form: Form) -> ShapeDtypeStruct:
     """Return the shape and dtype of an array of a form, which a Tensor holds."""
-    return ShapeDtypeStruct(x.shape, BFLOAT16 if form is SHORT else x.dtype, weak_type=form is True)
+    return ShapeDtypeStruct(x.shape, dtype_of(x, form), weak_type=form is True)
 
 
 def example(tree: Any) -> Any:

@@ -41,7 +41,7 @@ def _called(through: Any, callback: Any, promised: Any, args: Any, kwargs: Any, 
     flat = Flat(lambda given: callback(*tree_map(seen, given[0]), **tree_map(seen, given[1])), (args, kwargs))
 
     def call(*values: Any) -> list[Any]:
-        found, given = flatten(flat.fun(flat.filled(values)))
+        found, given = flatten(flat.called(values))
         if given != structure:
             raise TypeError(f"the callback returned {given}, and {structure} is promised")
         return [np.asarray(as_array(x)) for x in found]
@@ -81,7 +81,7 @@ def callback(function: Callable[..., Any], *args: Any, ordered: bool = False, **
     flat = Flat(lambda given: function(*given[0], **given[1]), (args, kwargs))
 
     def call(*values: Any) -> None:
-        flat.fun(flat.filled(values))
+        flat.called(values)
 
     fgrad.debug.callback(_told(call), *flat.tensors)
 

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
+from contextvars import ContextVar
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from fgrad.compat.jax.arrays import Array, as_array
 from fgrad.compat.jax.avals import ShapedArray
-from fgrad.compat.jax.transformations import jit, vmap
+from fgrad.compat.jax.transformations import axes_of, jit, vmap
 from fgrad.compat.jax.trees import flatten, tree_map
 from fgrad.compat.standins import by_name
 
@@ -136,6 +137,43 @@ def make_mesh(axis_shapes: Any, axis_names: Any, axis_types: Any = None, *, devi
     return Mesh(create_device_mesh(axis_shapes), axis_names, axis_types=axis_types)
 
 
+MESH: ContextVar[AbstractMesh] = ContextVar("MESH", default=AbstractMesh())  # noqa: B039 -- nobody changes it
+
+
+class set_mesh:  # noqa: N801 -- JAX's name
+    """Declare the mesh of the program from now on, or in this context."""
+
+    def __init__(self, mesh: AbstractMesh) -> None:
+        self.mesh, self.before = mesh, MESH.set(mesh)
+
+    def __enter__(self) -> AbstractMesh:
+        return self.mesh
+
+    def __exit__(self, *_: object) -> None:
+        MESH.reset(self.before)
+
+
+def shard_map(
+    f: Callable[..., Any] | None = None, /, *, mesh: Any = None, axis_names: Any = None, **options: Any
+) -> Any:
+    """Return `f` applied to the parts of its arguments on each device: to all of them, on the only one.
+
+    The names of the axes of the mesh are those of axes of length one, for `psum` and the like.
+    """
+    if f is None:
+        return functools.partial(shard_map, mesh=mesh, axis_names=axis_names, **options)
+
+    def along(run: Callable[[], Any], name: str) -> Callable[[], Any]:
+        return lambda: tree_map(lambda x: x[0], vmap(run, axis_name=name, axis_size=1)())
+
+    @functools.wraps(f)
+    def mapped(*args: Any) -> Any:
+        names = axis_names or (mesh or MESH.get()).axis_names
+        return functools.reduce(along, names, lambda: f(*args))()
+
+    return mapped
+
+
 def device_put(x: Any, device: Any = None, **_: Any) -> Any:
     """Return arrays, which are on the device already."""
     return tree_map(as_array, x)
@@ -152,15 +190,21 @@ def pmap(fun: Callable[..., Any], axis_name: Any = None, **options: Any) -> Call
     static = {nums} if isinstance(nums, int) else set(nums)
 
     @functools.cache
-    def compiled(places: tuple[int | None, ...]) -> Any:
-        return jit(vmap(fun, places, out_axes, axis_name), static_argnums=sorted(static))
+    def compiled(count: int) -> tuple[Any, Any]:
+        given = axes if isinstance(axes, tuple | list) else [axes] * count
+        places = tuple(None if i in static else axis for i, axis in enumerate(given))
+        return places, jit(vmap(fun, places, out_axes, axis_name), static_argnums=sorted(static))
 
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        given = axes if isinstance(axes, tuple | list) else [axes] * len(args)
-        places = tuple(None if i in static else axis for i, axis in enumerate(given))
+        places, run = compiled(len(args))
         pairs = zip(places, args, strict=True)
-        mapped_over = [(k, np.shape(x)) for k, arg in pairs if k is not None for x in flatten(arg)[0]]
-        for axis, shape in mapped_over:
+        for axis, shape in [
+            (k, np.shape(x))
+            for place, arg in pairs
+            if place is not None
+            for k, x in zip(axes_of(place, arg), flatten(arg)[0], strict=True)
+            if k is not None
+        ]:
             if not -len(shape) <= axis < len(shape):
                 raise ValueError(f"pmap over axis {axis} of an array of shape {shape}")
             if shape[axis] != 1:
@@ -168,7 +212,7 @@ def pmap(fun: Callable[..., Any], axis_name: Any = None, **options: Any) -> Call
                     f"compiling computation that requires {shape[axis]} logical devices, but "
                     "only 1 XLA devices are available: jax.vmap maps without devices"
                 )
-        return compiled(places)(*args, **kwargs)
+        return run(*args, **kwargs)
 
     return functools.wraps(fun)(mapped)
 
@@ -181,13 +225,13 @@ class AxisType(Enum):
 
 SHARDING: dict[str, Any] = by_name(
     *(AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding)
-) | {"get_abstract_mesh": AbstractMesh}
+) | {"get_abstract_mesh": MESH.get, "set_mesh": set_mesh}
 NAMES: dict[str, Any] = {
     "P": PartitionSpec,
     "device_count": lambda *args, **kwargs: len(devices(*args, **kwargs)),
     "local_device_count": lambda *args, **kwargs: len(devices(*args, **kwargs)),
     "local_devices": lambda process_index=None, backend=None, host_id=None: devices(backend),
-    **by_name(Device, NamedSharding, device_put, devices, make_mesh, pmap),
+    **by_name(Device, NamedSharding, device_put, devices, make_mesh, pmap, set_mesh, shard_map),
 }
 _SHARDING = SingleDeviceSharding()
 ShapedArray.sharding = property(  # type: ignore[assignment]

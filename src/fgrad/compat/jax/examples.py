@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fgrad.compat.jax.arrays import as_array, made, opened
+from fgrad.compat.jax.arrays import as_array
+from fgrad.compat.jax.draws import NAMES as DRAWS
 from fgrad.compat.jax.nn import INITIALIZERS
 from fgrad.compat.jax.nn import NAMES as NN
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.trees import flatten, unflatten
 from fgrad.compat.standins import by_name
-from fgrad.random import threefry
 
 __all__ = ["OPTIMIZERS", "STAX"]
 
@@ -185,7 +185,7 @@ def dense(out_dim: int, W_init: Any = None, b_init: Any = None) -> Layer:  # noq
     biases = INITIALIZERS["normal"]() if b_init is None else b_init
 
     def init(key: Any, shape: Any) -> Any:
-        first, second = (made(k) for k in threefry.split(opened(key)))
+        first, second = DRAWS["split"](key)
         params = weights(first, (shape[-1], out_dim)), biases(second, (out_dim,))
         return (*shape[:-1], out_dim), params
 
@@ -195,7 +195,7 @@ def dense(out_dim: int, W_init: Any = None, b_init: Any = None) -> Layer:  # noq
 def _keys(options: dict[str, Any], count: int) -> list[dict[str, Any]]:
     """Return the options of each layer, of which each has a key of its own."""
     key = options.pop("rng", None)
-    keys = [None] * count if key is None else [made(k) for k in threefry.split(opened(key), count)]
+    keys = [None] * count if key is None else list(DRAWS["split"](key, count))
     return [options | {"rng": k} for k in keys]
 
 
@@ -206,7 +206,7 @@ def serial(*layers: Layer) -> Layer:
     def init(key: Any, shape: Any) -> Any:
         params = []
         for one in inits:
-            key, mine = (made(k) for k in threefry.split(opened(key)))
+            key, mine = DRAWS["split"](key)
             shape, found = one(mine, shape)
             params.append(found)
         return shape, params
@@ -224,7 +224,7 @@ def parallel(*layers: Layer) -> Layer:
     inits, applies = zip(*layers, strict=True)
 
     def init(key: Any, shapes: Any) -> Any:
-        keys = map(made, threefry.split(opened(key), len(inits)))
+        keys = DRAWS["split"](key, len(inits))
         found = [one(k, shape) for one, k, shape in zip(inits, keys, shapes, strict=True)]
         return [shape for shape, _ in found], [params for _, params in found]
 

@@ -8,9 +8,11 @@ import string
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import fgrad
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import Array, Form, as_array, form_of, made
+from fgrad.compat.jax.arrays import Array, Form, as_array, form_of, from_program, made
 from fgrad.compat.jax.avals import (
     ShapedArray,
     ShapeDtypeStruct,
@@ -22,6 +24,7 @@ from fgrad.compat.jax.avals import (
 )
 from fgrad.compat.jax.transformations import Flat, Function, without_static
 from fgrad.compat.jax.trees import TREE_UTIL, flatten, register_pytree_node, unflatten
+from fgrad.compat.jax.types import CONFIG, KEY
 from fgrad.compat.standins import by_name
 from fgrad.core import program as programs
 from fgrad.core.aval import Aval
@@ -67,7 +70,8 @@ def _opened(x: Any) -> Any:
 
 
 def _shaped(aval: Aval) -> ShapedArray:
-    return ShapedArray(aval.shape, aval.dtype)
+    are_keys = aval.dtype == np.uint64 and not CONFIG.jax_enable_x64  # nothing else has such integers then
+    return ShapedArray(aval.shape, KEY if are_keys else aval.dtype)
 
 
 class Primitive:
@@ -110,7 +114,7 @@ class Primitive:
             }
             self._operation = Operation(self.name, many=True, **rules)
             OWN[self._operation.primitive] = self
-        outs = [made(o) for o in self._operation(*(as_array(a)._tensor for a in args), **params)]
+        outs = [from_program(o) for o in self._operation(*(as_array(a)._tensor for a in args), **params)]
         return outs if self.multiple_results else outs[0]
 
     def _several(self, out: Any) -> list[Any]:
@@ -122,7 +126,7 @@ class Primitive:
     def _run(self, /, *args: Any, **params: Any) -> list[Any]:
         if not hasattr(self, "impl"):
             raise self._missing("Evaluation")
-        return [_opened(o) for o in self._several(self.impl(*map(made, args), **params))]
+        return [_opened(o) for o in self._several(self.impl(*map(from_program, args), **params))]
 
     def _shape(self, /, *avals: Aval, **params: Any) -> list[Any]:
         if not hasattr(self, "abstract_eval"):
@@ -132,7 +136,7 @@ class Primitive:
     def _jvp(self, primals: Any, tangents: Any, /, **params: Any) -> Any:
         if self not in JVPS:
             raise self._missing("Differentiation")
-        values = tuple(made(p) for p in primals)
+        values = tuple(map(from_program, primals))
         given = [Zero(typeof(p)) if t is None else made(t) for p, t in zip(values, tangents, strict=True)]
         _, out = JVPS[self](values, given, **params)
         return None, [None if t is None else _opened(t) for t in self._several(out)]
@@ -146,12 +150,12 @@ class Primitive:
             given = [Zero(o) if c is None else made(c) for c, o in zip(cts, outs, strict=True)]
         else:
             given = [made(c) for c in cts]
-        values = [UndefinedPrimal(_shaped(a)) if isinstance(a, Aval) else made(a) for a in args]
+        values = [UndefinedPrimal(_shaped(a)) if isinstance(a, Aval) else from_program(a) for a in args]
         found = TRANSPOSES[self](given if self.multiple_results else given[0], *values, **params)
         return [_opened(c) for c in found]
 
     def _batch(self, mapped: Sequence[bool], /, *values: Any, **params: Any) -> tuple[list[Any], list[bool]]:
-        args, dims = [made(v) for v in values], tuple(0 if m else None for m in mapped)
+        args, dims = [from_program(v) for v in values], tuple(0 if m else None for m in mapped)
         if self in BATCHERS:
             found, axes = BATCHERS[self](args, dims, **params)
         elif self in AXIS_BATCHERS:
@@ -177,7 +181,7 @@ class OwnPrimitive(Primitive):
             raise NotImplementedError(f"fgrad has no jax.lax.{self.name}_p: call jax.lax.{self.name}")
         values = [a._tensor if a.__class__ is Array else a for a in args]
         out = programs.applied(PRIMITIVES[self.own], values, params)
-        return [made(o) for o in out] if self.multiple_results else made(out)
+        return [from_program(o) for o in out] if self.multiple_results else from_program(out)
 
     impl = bind
 
@@ -190,7 +194,7 @@ class CustomCall(Primitive):
     def bind(self, /, *args: Any, region: programs.Region, **_: Any) -> Any:
         """Apply the function."""
         values = [a._tensor if a.__class__ is Array else a for a in args[: len(region.args)]]
-        return [made(o) for o in region.primitive.apply(*values, **region.params)]  # type: ignore[misc]
+        return [from_program(o) for o in region.primitive.apply(*values, **region.params)]  # type: ignore[misc]
 
     def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters that `bind` takes, with the function itself."""
@@ -360,6 +364,8 @@ class _View:
                 self.vars[x] = Var(_shaped(x.aval))
             return self.vars[x]
         aval = _shaped(programs.aval_out(x))
+        if aval.dtype is KEY and not aval.shape:
+            return Literal(from_program(x), aval)
         if not aval.shape:
             return Literal(x.numpy()[()] if isinstance(x, Tensor) else x, aval)
         return self.consts.setdefault(id(x), (Var(aval), x))[0]
@@ -408,7 +414,7 @@ class _View:
 
 
 def _value(x: Any) -> Any:
-    return made(x) if x.__class__ is Tensor else as_array(x)
+    return from_program(x) if isinstance(x, Tensor | np.ndarray | np.generic) else as_array(x)
 
 
 def _viewed(

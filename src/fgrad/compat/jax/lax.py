@@ -16,7 +16,17 @@ import fgrad.nn
 import fgrad.scipy.special
 from fgrad import numpy as fnp
 from fgrad.compat.jax import operands
-from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, made, named, of_elements
+from fgrad.compat.jax.arrays import (
+    KEYS,
+    SHORT,
+    Array,
+    as_array,
+    elementwise,
+    made,
+    named,
+    of_elements,
+    opened,
+)
 from fgrad.compat.jax.jaxprs import own_primitive
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.transformations import Flat, inside
@@ -54,8 +64,8 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any, operand: An
     ran = next(f for f in flats if f.out is not None)
     if any(f.out is not None and f.out != ran.out for f in flats):
         raise TypeError("the branches return different containers")
-    if len({tuple(form is SHORT for form in f.forms) for f in flats if f.out is not None}) > 1:
-        raise TypeError("the branches return different dtypes, of which one is bfloat16")
+    if len({tuple(x in (KEYS, SHORT) and x for x in f.forms) for f in flats if f.out is not None}) > 1:
+        raise TypeError("the branches return different dtypes, of which one is bfloat16 or that of keys")
     return ran.results(outs)
 
 
@@ -69,19 +79,16 @@ def scan(
     **_: Any,
 ) -> tuple[Any, Any]:
     """Return the last carry, and the stacked outputs of `carry, y = f(carry, x)` along `xs`."""
-    f, over, out = inside(f), _Carry(xs), _Carry(None)
+    over, out = _Carry(xs), _Carry(None)
     count = length if length is not None else over.arrays[0].shape[0] if over.arrays else 0
 
     def run(start: _Carry) -> tuple[Any, Any]:
         out.out = None
 
+        @inside
         def step(carry: Any, x: Any) -> Any:
             new, y = f(start.filled(carry), over.filled(x))
-            carried = start.kept(new, "scan")
-            found, out.out = flatten(y)
-            arrays = [as_array(v) for v in found]
-            out.forms = [v.form for v in arrays]
-            return carried, [v._tensor for v in arrays]
+            return start.kept(new, "scan"), out.taken(y)
 
         def steps(carry: Any, values: Any) -> Any:
             return fgrad.lax.scan(step, carry, values, length=length, reverse=reverse)
@@ -153,7 +160,9 @@ class _Carry(Flat):
         begun = [_begun(a, x) for a, x in zip(self.arrays, new, strict=True)]
         if any(b.dtype != a.dtype for a, b in zip(self.arrays, begun, strict=True)):
             raise _StrongerError(begun)
-        self.forms = [w if w is SHORT else w and x.weak_type for w, x in zip(self.forms, new, strict=True)]
+        self.forms = [
+            w if w in (KEYS, SHORT) else w and x.weak_type for w, x in zip(self.forms, new, strict=True)
+        ]
         return [_carried(x, a) for x, a in zip(new, self.arrays, strict=True)]
 
     def last(self, tensors: Any) -> Any:
@@ -164,13 +173,12 @@ class _Carry(Flat):
 
 def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     """Return the value after `val = body_fun(val)` as long as `cond_fun(val)`."""
-    cond_fun, body_fun = inside(cond_fun), inside(body_fun)
 
     def run(start: _Carry) -> Any:
         return start.last(
             fgrad.lax.while_loop(
-                lambda v: as_array(cond_fun(start.filled(v)))._tensor,
-                lambda v: start.kept(body_fun(start.filled(v)), "while_loop"),
+                inside(lambda v: as_array(cond_fun(start.filled(v)))._tensor),
+                inside(lambda v: start.kept(body_fun(start.filled(v)), "while_loop")),
                 start.tensors,
             )
         )
@@ -181,10 +189,10 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: Any = None) -> Any:
     """Return the value after `val = body_fun(i, val)` for i from `lower` to `upper`."""
     first, end = (as_array(v)._tensor if v.__class__ is Array else v for v in (lower, upper))
-    body_fun = inside(body_fun)
     count = end - first if isinstance(end, int) and isinstance(first, int) else 0
 
     def run(start: _Carry) -> Any:
+        @inside
         def body(i: Any, values: Any) -> Any:
             return start.kept(body_fun(as_array(i).astype(int), start.filled(values)), "fori_loop")
 
@@ -219,7 +227,7 @@ def clamp(min: Any, x: Any, max: Any) -> Array:
 def top_k(operand: Any, k: int, *, axis: int = -1, descending: bool = True) -> list[Array]:
     """Return the `k` greatest or least elements along an axis, and their indices."""
     given = as_array(operand)
-    x = fnp.moveaxis(given._tensor, axis, -1)
+    x = fnp.moveaxis(opened(given), axis, -1)
     order = fnp.argsort(x, axis=-1, stable=True, descending=descending)[..., :k]
     found = [fnp.take_along_axis(x, order, -1), order]
     values, places = (fnp.moveaxis(v, -1, axis) for v in found)
@@ -536,7 +544,8 @@ def _collective(name: str) -> Function:
         kwargs = {k: v for k, v in kwargs.items() if v is not None}
         leaves, structure = flatten(x)
         arrays = [as_array(v) for v in leaves]
-        return unflatten(structure, [made(found(a._tensor, axis_name, **kwargs), a.form) for a in arrays])
+        read: Function = operator.attrgetter("_tensor") if name in ("all_gather", "ppermute") else opened
+        return unflatten(structure, [made(found(read(a), axis_name, **kwargs), a.form) for a in arrays])
 
     return named(function, f"fgrad.lax.{name}", ", for each array")
 

@@ -14,8 +14,8 @@ from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, made, n
 from fgrad.compat.jax.numpy import together, wrapped
 from fgrad.compat.jax.types import default, to_inexact
 from fgrad.compat.standins import by_name, words
-from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer
+from fgrad.extend import operation
 
 __all__ = ["LAX", "NUMPY", "SCIPY"]
 
@@ -52,28 +52,58 @@ def _symmetric(function: Function) -> Function:
     return of_part
 
 
-def _or_nan(function: Function, upper: Callable[..., bool]) -> Function:
-    """Return a function that gives NaN for a matrix that has no Cholesky factor, where its value is known.
+def _run_factor(a: Any) -> Any:
+    try:
+        return np.linalg.cholesky(a)
+    except np.linalg.LinAlgError:
+        if a.ndim > 2:
+            return np.stack([_run_factor(part) for part in a])
+        return np.tril(np.full_like(a, np.nan))
 
-    Args:
-        function: of matrices, which raises.
-        upper: from the other arguments, whether the factor is the upper triangle.
-    """
 
-    def factor(a: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(a, *args, **kwargs)
-        except np.linalg.LinAlgError:
-            x = as_array(a)
-            if isinstance(x._tensor, Tensor) and isinstance(x._tensor._value, Tracer):
-                raise
-            if x.ndim > 2:
-                return made(fnp.stack([factor(part, *args, **kwargs)._tensor for part in x]))
-            triangle = fnp.triu if upper(*args, **kwargs) else fnp.tril
-            return made(triangle(x._tensor * np.nan))
+def _factor_along(primals: Any, tangents: Any) -> Any:
+    # dl = l Phi(l^-1 da l^-H), Phi the lower triangle with half the diagonal: Murray (2016)
+    low, (da,) = FACTOR(*primals), tangents
+    lower, solve = fnp.tril(da), fgrad.scipy.linalg.solve_triangular
+    left = solve(low, lower + _adjoint(fnp.tril(da, -1)), lower=True, check_finite=False)
+    both = _adjoint(solve(low, _adjoint(left), lower=True, check_finite=False))
+    return low, fnp.tril(low @ (fnp.tril(both) + fnp.tril(both, -1)) / 2)
 
-    factor.__name__, factor.__doc__ = function.__name__, function.__doc__
-    return factor
+
+# for matrices whose values are not known yet, so that nobody can be told of an error
+FACTOR: Function = operation(
+    "factor_or_nan", run=_run_factor, shape=lambda a: a, jvp=_factor_along,
+    batch=lambda mapped, a: (FACTOR(a), True),
+)  # fmt: skip
+
+
+def _adjoint(x: Any) -> Any:
+    return fnp.conj(fnp.swapaxes(x, -1, -2))
+
+
+def _cholesky(x: Array, *, upper: bool) -> Array:
+    """Return the factor of matrices, of which the triangle of the factor is read; NaN where there is none."""
+    if x.form is SHORT:
+        raise NotImplementedError("cholesky of bfloat16: JAX has it of float32 at least")
+    t = x.astype(to_inexact(x.dtype, weak=False)[0])._tensor
+    t = _adjoint(t) if upper else t
+    try:
+        low = FACTOR(t) if isinstance(t._value, Tracer) else fnp.linalg.cholesky(t)
+    except np.linalg.LinAlgError:
+        low = FACTOR(t)
+    return made(_adjoint(low) if upper else low)
+
+
+def cholesky(a: Any, *, upper: bool = False) -> Array:
+    """Return the factor of Hermitian matrices, the lower one unless `upper`."""
+    return _cholesky(as_array(a), upper=upper)
+
+
+def scipy_cholesky(
+    a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> Array:
+    """Return the factor of Hermitian matrices, the upper one unless `lower`."""
+    return _cholesky(as_array(a), upper=not lower)
 
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
@@ -90,28 +120,24 @@ def matrix_norm(x: Any, *, keepdims: bool = False, ord: Any = "fro") -> Array:
     return norm(x, ord, (-2, -1), keepdims)
 
 
-def _upper(lower: bool = False, *_: Any, **__: Any) -> bool:
-    return not lower
-
-
 NUMPY: dict[str, Any] = {
     name: _linear(fnp.linalg, name)
     for name in words(
-        "cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_power multi_dot pinv qr slogdet solve "
+        "cond det eig eigh eigvals eigvalsh inv lstsq matrix_power multi_dot pinv qr slogdet solve "
         "svd svdvals tensorinv tensorsolve trace vector_norm outer"
     )
 } | {"matrix_norm": matrix_norm, "norm": norm}
 SCIPY: dict[str, Any] = {
     name: _linear(fgrad.scipy.linalg, name)
     for name in words(
-        "block_diag cho_solve cholesky det eigh expm inv lu lu_factor lu_solve qr solve "
+        "block_diag cho_solve det eigh expm inv lu lu_factor lu_solve qr solve "
         "solve_triangular sqrtm svd toeplitz"
     )
 }
 NUMPY |= {name: _symmetric(NUMPY[name]) for name in ("eigh", "eigvalsh")}
-NUMPY["cholesky"] = _symmetric(_or_nan(NUMPY["cholesky"], lambda upper=False: upper))
-SCIPY |= {"cholesky": _or_nan(SCIPY["cholesky"], _upper), "eigh": _symmetric(SCIPY["eigh"])}
-SCIPY["cho_factor"] = lambda a, lower=False, *_, **__: (SCIPY["cholesky"](a, lower=lower), lower)
+NUMPY["cholesky"] = _symmetric(cholesky)
+SCIPY |= {"cholesky": scipy_cholesky, "eigh": _symmetric(SCIPY["eigh"])}
+SCIPY["cho_factor"] = lambda a, lower=False, *_, **__: (scipy_cholesky(a, lower), lower)
 
 
 # ---- `jax.lax.linalg`

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, NamedTuple, Union
 
 import numpy as np
@@ -74,7 +75,9 @@ def _trace_state(convention: Any = None) -> TraceState:
 
 def _got(x: Any) -> Any:
     """Return arrays as NumPy's; what is traced stays as it is."""
-    return trees.tree_map(lambda v: v if isinstance(v, Tracer) else np.asarray(v), x)
+    return trees.tree_map(
+        lambda v: v if isinstance(v, Tracer) or getattr(v, "dtype", None) is types.KEY else np.asarray(v), x
+    )
 
 
 def _setting(name: str, default: bool = True) -> Callable[..., Any]:
@@ -112,14 +115,24 @@ def _is_value(x: Any) -> bool:
     )
 
 
+def _refused(name: str, instead: str) -> Any:
+    """Return a class, of which programs make instances and subclasses, but whose `bind` is not there."""
+    call = absent(name, {"bind": instead})["bind"]
+    return type(name.rpartition(".")[2], (), {"__init__": lambda *_, **__: None, "bind": call})
+
+
+_REFS = "return new values instead of changing arrays that are arguments"
+_HIJAX = "jax.experimental.hijax"
 _GRAPH = "fgrad.make_graph(fun)(*args) shows a function as a program"
 _VERSION: dict[str, Any] = {"__version__": "0.10.0", "__version_info__": (0, 10, 0)}
+_REF = _kind("jax.Ref", _REFS)
 _MAIN: dict[str, Any] = {
     **_public(avals),
     **_public(custom),
     **_public(transformations),
     **devices.NAMES,
     "Array": Array,
+    "Ref": _REF,
     **_VERSION,
     "block_until_ready": lambda x: x,
     "config": types.CONFIG,
@@ -182,17 +195,24 @@ MODULES: dict[str, Source] = {
         ),
         absent(
             "jax",
-            dict.fromkeys(("shard_map", "make_array_from_callback"), devices.ONE)
-            | dict.fromkeys(("export",), _GRAPH),
+            {"make_array_from_callback": devices.ONE} | {"export": _GRAPH, "new_ref": _REFS, "freeze": _REFS},
         ),
     ),
     "jax._src": _loaded(
         *(
             f"jax._src.{n}"
-            for n in words("ad_util compiler core dispatch public_test_util traceback_util xla_bridge")
+            for n in words(
+                "ad_util api_util checkify compiler core dispatch dtypes public_test_util state "
+                "traceback_util tree_util xla_bridge"
+            )
         )
     ),
     "jax._src.ad_util": lambda: jaxprs.AD | {"stop_gradient_p": lax.NAMES["stop_gradient_p"]},
+    "jax._src.api_util": lambda: jaxprs.API,
+    "jax._src.checkify": lambda: checkify.NAMES,
+    "jax._src.state": _loaded("jax._src.state.types"),
+    "jax._src.state.types": lambda: {"AbstractRef": _kind("jax._src.state.types.AbstractRef", _REFS)},
+    "jax._src.tree_util": lambda: trees.TREE_UTIL | {"_registry": trees.Registry()},
     "jax._src.core": lambda: {
         "ShapedArray": avals.ShapedArray,
         "trace_state_clean": lambda: not current().traces and not transformations.LEVELS.get(),
@@ -202,8 +222,8 @@ MODULES: dict[str, Source] = {
         "TypePromotionError": errors.TypePromotionError,
         "DType": np.dtype,
         "finfo": numpy.finfo,
-        "ExtendedDType": type("ExtendedDType", (), {}),
-        "extended": type("extended", (np.generic,), {}),
+        "ExtendedDType": types.KeyType,
+        "extended": types.KEY.type.__base__,
         "to_complex_dtype": lambda dtype: types.canonical(np.result_type(dtype, np.complex64)),
     },
     "jax._src.compiler": lambda: absent("jax._src.compiler", {"backend_compile_and_load": _GRAPH}),
@@ -242,12 +262,13 @@ MODULES: dict[str, Source] = {
         "canonicalize_dtype": types.canonical,
         "float0": avals.FLOAT0,
         "issubdtype": types.issubdtype,
-        "prng_key": type("prng_key", (np.generic,), {}),
+        "extended": types.KEY.type.__base__,
+        "prng_key": types.KEY.type,
         "result_type": numpy.result_type,
     },
     "jax.errors": lambda: _public(errors),
     "jax.experimental": together(
-        _loaded(*(f"jax.experimental.{n}" for n in ("checkify", "jax2tf", "sparse"))),
+        _loaded(*(f"jax.experimental.{n}" for n in ("checkify", "hijax", "jax2tf", "sparse"))),
         {
             "io_callback": callbacks.io_callback,
             "enable_x64": _setting("jax_enable_x64"),
@@ -268,10 +289,22 @@ MODULES: dict[str, Source] = {
         for name in ("BCOO", "BCSR", "JAXSparse")
     },
     "jax.experimental.checkify": lambda: checkify.NAMES,
+    _HIJAX: lambda: {
+        **{name: _refused(f"{_HIJAX}.{name}", _REFS) for name in words("AvalQDD HiPrimitive MutableHiType")},
+        **{name: lambda *args, **_: args for name in ("aval_method", "aval_property", "register_hitype")},
+        "AbstractValue": avals.ShapedArray,
+        "AvalMutableQDD": _refused(f"{_HIJAX}.AvalMutableQDD", _REFS),
+        "control_flow_allowed_effects": SimpleNamespace(add_type=lambda _: None),
+        **{name: jaxprs.AD[name] for name in words("Zero instantiate_zeros is_undefined_primal")},
+    },
     "jax.experimental.jax2tf": lambda: absent("jax.experimental.jax2tf", {"convert": _GRAPH}),
     "jax.extend": _loaded("jax.extend.core", "jax.extend.linear_util", "jax.extend.source_info_util"),
     "jax.extend.core": together(
-        {"valid_jaxtype": _is_value, "get_opaque_trace_state": lambda **_: None},
+        {
+            "Effect": type("Effect", (), {}),
+            "valid_jaxtype": _is_value,
+            "get_opaque_trace_state": _trace_state,
+        },
         jaxprs.CORE,
         _loaded("jax.extend.core.primitives"),
         absent(

@@ -63,7 +63,7 @@ def logsumexp(
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> Array:
     """Return rows with a one at the place that an integer names; none where there is no such place."""
     kind = canonical(float if dtype is None else dtype)
-    rows = as_array(x)._tensor[..., None] == fnp.arange(num_classes)
+    rows = opened(as_array(x))[..., None] == fnp.arange(num_classes)
     return made(rows if axis == -1 else fnp.moveaxis(rows, -1, axis)).astype(kind)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import fgrad
 from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import (
+    KEYS,
     Array,
     Form,
     as_array,
@@ -29,6 +30,8 @@ from fgrad.compat.jax.arrays import (
 from fgrad.compat.jax.indexing import missing, taken
 from fgrad.compat.jax.types import (
     BFLOAT16,
+    KEY,
+    KeyType,
     canonical,
     default,
     issubdtype,
@@ -105,12 +108,13 @@ def _named(name: str, function: Function) -> Function:
 
 def _elements(name: str, *, inexact: bool) -> Function:
     found = of_shapes(name, getattr(fnp, name))
+    keys = name in ("equal", "not_equal")
 
     def function(*args: Any, **kwargs: Any) -> Array:
         if kwargs:
             raise NotImplementedError(f"fgrad's jax.numpy.{name} takes its operands alone, by position")
         check_ranks(*args)
-        out = elementwise(found, *args, inexact=inexact, counts=name in COUNTING)
+        out = elementwise(found, *args, inexact=inexact, counts=name in COUNTING, keys=keys)
         weak = (
             out.weak_type
             and name not in STRONG
@@ -128,7 +132,10 @@ def _of_one(name: str, result: Function) -> Function:
 
     def function(a: Any, *args: Any, **kwargs: Any) -> Array:
         kwargs = {k: opened(v) for k, v in kwargs.items() if not (k in ("out", "where") and v is None)}
-        return result(found, as_array(a), [_static(v) for v in args], kwargs)  # type: ignore[no-any-return]
+        x = as_array(a)
+        if x.form is KEYS and result not in (_moved, _divided):
+            raise TypeError(f"{name} does not accept dtype {KEY}")
+        return result(found, x, [_static(v) for v in args], kwargs)  # type: ignore[no-any-return]
 
     return _named(name, function)
 
@@ -188,10 +195,12 @@ def _product(name: str) -> Function:
     return _named(name, function)
 
 
-def together(xs: Any) -> tuple[list[Any], Form]:
+def together(xs: Any, *, keys: bool = False) -> tuple[list[Any], Form]:
     """Return the Tensors of values in the dtype that they promote to, and the form of arrays of it."""
     arrays = [as_array(x) for x in xs]
     dtype, weak = promoted((x.dtype, x.weak_type) for x in arrays)
+    if dtype is KEY and not keys:
+        raise TypeError(f"this function does not accept dtype {KEY}")
     return [x.astype(dtype)._tensor for x in arrays], form_of(dtype, weak)
 
 
@@ -200,7 +209,9 @@ def _compared(name: str, taken: Function) -> Function:
     found = getattr(fnp, name)
 
     def function(a: Any, b: Any, *args: Any, **kwargs: Any) -> Array:
-        x, y = together((taken(a), taken(b)))[0]
+        (x, y), form = together((taken(a), taken(b)), keys=True)
+        if form is KEYS:  # which are equal or not
+            return made(fnp.equal(x, y) if name == "isclose" else fnp.array_equal(x, y))
         return made(found(x, y, *map(opened, args), **{k: opened(v) for k, v in kwargs.items()}))
 
     return _named(name, function)
@@ -210,7 +221,7 @@ def _joined(name: str) -> Function:
     found = getattr(fnp, name)
 
     def function(arrays: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Array:
-        tensors, form = together(arrays)
+        tensors, form = together(arrays, keys=True)
         out = made(found(tensors, *map(_static, args), **kwargs), form)
         return out if dtype is None else out.astype(dtype)
 
@@ -300,6 +311,8 @@ def _shape(shape: Any) -> tuple[int, ...]:
 
 def _filled(value: Function, shape: Shape, dtype: Any, weak: bool = False) -> Array:
     kind = canonical(float if dtype is None else dtype)
+    if kind is KEY and value is not fnp.zeros:
+        raise TypeError(f"there is no one of dtype {KEY}")
     return made(value(_shape(shape), held(kind)), form_of(kind, weak))
 
 
@@ -333,8 +346,9 @@ def _like(value: Function) -> Function:
 
 def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Array:
     """Return an array of one value, with the shape and dtype of another."""
-    filled: Array = _like(lambda lengths, kind: full(lengths, fill_value, kind)._tensor)(a, dtype, shape)
-    return filled
+    like: Array = _like(fnp.zeros)(a, dtype, shape)
+    filled = full(like.shape, fill_value, like.dtype)
+    return made(filled._tensor, like.form)
 
 
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **_: Any) -> Array:
@@ -365,7 +379,7 @@ def where(condition: Any, x: Any = None, y: Any = None, **kwargs: Any) -> Any:
     if kwargs or x is None or y is None:
         raise TypeError("jax.numpy.where takes a condition alone, and then a size, or with two values")
     given = as_array(condition).astype(bool)._tensor
-    return elementwise(lambda a, b: fnp.where(given, a, b), x, y)
+    return elementwise(lambda a, b: fnp.where(given, a, b), x, y, keys=True)
 
 
 def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
@@ -468,7 +482,7 @@ def take(
         i = clip(i, 0, x.shape[axis] - 1)  # also what counts from the end
     elif mode not in (None, "fill"):
         raise NotImplementedError(f"The {mode!r} mode to jnp.take is not supported.")
-    fill = missing(x.dtype) if fill_value is None else as_array(fill_value).astype(x.dtype)._tensor
+    fill = missing(held(x.dtype)) if fill_value is None else as_array(fill_value).astype(x.dtype)._tensor
     return made(taken(x._tensor, i._tensor, axis % x.ndim, fill), x.strong)
 
 
@@ -500,7 +514,7 @@ def result_type(*args: Any) -> np.dtype[Any]:
     """Return the dtype that values and dtypes promote to."""
     kinds = []
     for a in args:
-        if isinstance(a, str | type | np.dtype | Scalar):
+        if isinstance(a, str | type | np.dtype | Scalar | KeyType):
             kinds.append(
                 (
                     canonical(getattr(a, "dtype", a) if isinstance(a, Scalar) else a),
@@ -510,7 +524,7 @@ def result_type(*args: Any) -> np.dtype[Any]:
         else:
             x = a if hasattr(a, "weak_type") else as_array(a)
             kinds.append((x.dtype, x.weak_type))
-    return promoted(kinds)[0]
+    return promoted(kinds)[0]  # type: ignore[no-any-return]
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
@@ -575,7 +589,7 @@ def argsort(
     descending: bool = False,
 ) -> Array:  # fmt: skip
     """Return the indices that sort an array; those of equal elements stay in order."""
-    return made(fnp.argsort(as_array(a)._tensor, axis, stable=True, descending=descending)).astype(int)
+    return made(fnp.argsort(opened(as_array(a)), axis, stable=True, descending=descending)).astype(int)
 
 
 def roots(p: Any, *, strip_zeros: bool = True) -> Array:
@@ -694,7 +708,7 @@ NAMES: dict[str, Any] = {
     "ones_like": _like(fnp.ones),
     "iinfo": lambda d: np.iinfo(canonical(dtype_of(d))),
     "zeros_like": _like(fnp.zeros),
-    "copy": lambda a, order=None: as_array(a),
+    "copy": lambda a, order=None: as_array(a).copy(),
     **by_name(
         *(arange, argsort, argwhere, array, asarray, astype, bincount, broadcast_arrays),
         *(broadcast_shapes, clip, einsum, eye, finfo, full, full_like, histogram, issubdtype),
@@ -716,4 +730,3 @@ for _method in words(
     setattr(Array, _method, lambda self, *args, _f=NAMES[_method], **kwargs: _f(self, *args, **kwargs))
 Array.flatten = NAMES["ravel"]  # type: ignore[attr-defined]
 Array.__round__ = NAMES["round"]  # type: ignore[attr-defined]
-Array.copy = lambda self: self  # type: ignore[attr-defined]

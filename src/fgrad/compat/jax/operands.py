@@ -10,7 +10,7 @@ import numpy as np
 
 import fgrad.nn
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import Array, as_array, elementwise, made
+from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, opened
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.types import default
 from fgrad.compat.standins import by_name
@@ -103,7 +103,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Any) -> Array:
 def _cumulated(step: Callable[[Any, Any], Any]) -> Callable[..., Array]:
     def function(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
         x = as_array(operand)
-        return made(fgrad.lax.associative_scan(step, x._tensor, reverse, axis), x.strong)
+        return made(fgrad.lax.associative_scan(step, opened(x), reverse, axis), x.strong)
 
     return function
 
@@ -121,7 +121,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     arrays = [as_array(x) for x in (operand if isinstance(operand, tuple | list) else (operand,))]
     order: Any = None
     for key in reversed(arrays[:num_keys]):
-        t = key._tensor if order is None else fnp.take_along_axis(key._tensor, order, dimension)
+        t = opened(key) if order is None else fnp.take_along_axis(opened(key), order, dimension)
         step = fnp.argsort(t, dimension, stable=True)
         order = step if order is None else fnp.take_along_axis(order, step, dimension)
     out = [made(fnp.take_along_axis(x._tensor, order, dimension), x.strong) for x in arrays]

@@ -10,15 +10,16 @@ from fgrad.random import threefry
 __all__ = list(threefry.__all__)
 
 _OTHERS = "fgrad.random.{} draws from the same distribution, from other bits"
-_ABSENT = absent(
+ABSENT = absent(
     "compat.jax.random",
     {
         "binomial": _OTHERS.format("binomial"),
         "ball": "draw a direction by normal, and a radius by uniform",
         "double_sided_maxwell": "multiply maxwell by rademacher",
+        "multinomial": _OTHERS.format("multinomial"),
     },
 )
 
 
 def __getattr__(name: str) -> Any:
-    return _ABSENT[name] if name in _ABSENT else getattr(threefry, name)
+    return ABSENT[name] if name in ABSENT else getattr(threefry, name)

@@ -15,10 +15,10 @@ import numpy as np
 
 import fgrad
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import SHORT, Array, Form, as_array, held, made
+from fgrad.compat.jax.arrays import Array, Form, as_array, dtype_of, held, made
 from fgrad.compat.jax.avals import FLOAT0, example, is_zero, shaped
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
-from fgrad.compat.jax.types import BFLOAT16, CONFIG
+from fgrad.compat.jax.types import CONFIG
 from fgrad.compat.standins import words
 from fgrad.core.aval import Aval
 from fgrad.core.program import Program, aval_out
@@ -84,7 +84,7 @@ class Flat:
 
     def __init__(self, fun: Function, tree: Any, *, has_aux: bool = False) -> None:
         """Take the arrays of `tree` apart, which holds the arguments of `fun(tree)`."""
-        self.fun, self.has_aux = inside(fun), has_aux
+        self.fun, self.has_aux = fun, has_aux
         self.leaves, self.structure = flatten(tree)
         self.arrays = [as_array(x) for x in self.leaves]
         self.real = [i for i, a in enumerate(self.arrays) if a._tensor.dtype.kind in "fc"]
@@ -106,8 +106,12 @@ class Flat:
         pairs = zip(tensors, self.arrays, strict=True)
         return unflatten(self.structure, [made(t, a.form) for t, a in pairs])
 
+    def called(self, tensors: Iterable[Any]) -> Any:
+        """Return what the function returns for other Tensors; containers are built at its level too."""
+        return inside(lambda: self.fun(self.filled(tensors)))()
+
     def __call__(self, *tensors: Any) -> list[Any]:
-        out = self.fun(self.filled(tensors))
+        out = self.called(tensors)
         if self.has_aux:
             if not isinstance(out, tuple) or len(out) != 2:
                 raise TypeError(f"with has_aux=True, a function must return a pair (value, aux), not {out!r}")
@@ -308,7 +312,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
 
 def like(ct: Any, out: Any, form: Form = False) -> Any:
     """Return the cotangent or tangent of a value, of its dtype."""
-    dtype = BFLOAT16 if form is SHORT else out.dtype
+    dtype = dtype_of(out, form)
     if is_zero(ct):
         return fnp.zeros(out.shape, held(dtype))
     x = as_array(ct)
@@ -433,7 +437,7 @@ def vmap(
     def mapped(*args: Any, **kwargs: Any) -> Any:
         given = (args, kwargs)
         axes = in_axes if isinstance(in_axes, int) or in_axes is None else tuple(in_axes)
-        places = _prefix((axes, 0), given)
+        places = axes_of((axes, 0), given)
         leaves, structure = flatten(given)
         chosen = [i for i, k in enumerate(places) if k is not None]
 
@@ -450,7 +454,7 @@ def vmap(
 
         def split(*tensors: Any) -> tuple[list[Any], list[Any]]:
             outs = flat(*tensors)
-            moved[:] = _prefix(out_axes, flat.results(outs))
+            moved[:] = axes_of(out_axes, flat.results(outs))
             pairs = list(zip(outs, moved, strict=True))
             return [o for o, k in pairs if k is not None], [o for o, k in pairs if k is None]
 
@@ -469,7 +473,7 @@ def vmap(
     return mapped
 
 
-def _prefix(prefix: Any, tree: Any) -> list[Any]:
+def axes_of(prefix: Any, tree: Any) -> list[Any]:
     """Return for each leaf of a tree what `prefix` says of it, where None says something too."""
     found, structure = flatten(tree_map(lambda x: x, prefix, is_leaf=_says), _says)
     parts = structure.flatten_up_to(tree)
@@ -565,8 +569,8 @@ class PjitFunction:
 
     def trace(self, *args: Any, **kwargs: Any) -> Lowered:
         """Return the function for arguments like these."""
-        self._signature(args, kwargs, example)
-        return Lowered(self)
+        _, flat = self._signature(args, kwargs, example)
+        return Lowered(self, flat)
 
     lower = trace
 
@@ -574,11 +578,16 @@ class PjitFunction:
 class Compiled:
     """A function compiled for one signature."""
 
-    def __init__(self, fun: Function) -> None:
-        self.fun = fun
+    def __init__(self, fun: Function, flat: Flat) -> None:
+        self.fun, self.flat = fun, flat
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fun(*args, **kwargs)
+
+    def cost_analysis(self) -> dict[str, float]:
+        """Return what fgrad counts for one call: a transcendental function is four operations."""
+        cost = fgrad.jit(self.flat).lower(*self.flat.tensors).cost()
+        return {"flops": float(cost.flops), "bytes accessed": float(cost.bytes)}
 
 
 class Lowered(Compiled):
@@ -590,10 +599,7 @@ class Lowered(Compiled):
 
     def compile(self, *_: Any, **__: Any) -> Compiled:
         """Return the function, which is compiled at its first call."""
-        return Compiled(self.fun)
-
-    def cost_analysis(self) -> None:
-        """Return no estimate: there is none."""
+        return Compiled(self.fun, self.flat)
 
     def compiler_ir(self, dialect: str | None = None) -> NoReturn:
         """Refuse: there is no program of another compiler.

@@ -110,8 +110,11 @@ def _broadcast(prefix: Any, tree: Any, is_leaf: IsLeaf = None) -> Any:
     return unflatten(structure, [tree_map(lambda _, v=v: v, p) for v, p in zip(leaves, parts, strict=True)])
 
 
-def _is_end(leaf: Any) -> bool:
-    return leaf is None
+class Registry:
+    """Which classes are containers."""
+
+    def __contains__(self, cls: type) -> bool:
+        return optree.register_pytree_node.get(cls, namespace=NAMESPACE) is not None
 
 
 # ---- paths

@@ -15,7 +15,9 @@ from fgrad.random import threefry
 __all__ = [
     "BFLOAT16",
     "CONFIG",
+    "KEY",
     "Config",
+    "KeyType",
     "canonical",
     "default",
     "issubdtype",
@@ -36,6 +38,22 @@ def _bfloat16() -> DType:
 
 
 BFLOAT16 = _bfloat16()
+
+
+class KeyType:
+    """The dtype of keys, which NumPy has not: they promote to nothing, and nothing to them."""
+
+    name, kind, itemsize = "key<fry>", "V", 8
+    type = type("prng_key", (type("extended", (np.generic,), {}),), {})
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> str:
+        return "KEY"
+
+
+KEY = KeyType()
 
 
 class Config:
@@ -119,8 +137,10 @@ _NARROW = {
 _KINDS: dict[type, str] = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
-def canonical(dtype: Any) -> DType:
+def canonical(dtype: Any) -> Any:
     """Return a dtype, with 32 bits in the place of 64 unless these are enabled."""
+    if dtype is KEY:
+        return KEY
     found: DType = np.dtype(_KINDS.get(dtype, dtype))
     return found if CONFIG.jax_enable_x64 else _NARROW.get(found, found)
 
@@ -132,7 +152,8 @@ def kind_of(dtype: DType) -> str:
 
 def default(kind: type) -> DType:
     """Return the dtype of a Python number."""
-    return canonical(_KINDS[kind])
+    found: DType = canonical(_KINDS[kind])
+    return found
 
 
 # ---- promotion: the least upper bound in JAX's lattice, where numbers of Python are weak
@@ -179,11 +200,13 @@ def _node(dtype: DType, weak: bool) -> str:
 _RANK = "ifc"
 
 
-def promoted(kinds: Iterable[tuple[DType, bool]]) -> tuple[DType, bool]:
+def promoted(kinds: Iterable[tuple[Any, bool]]) -> tuple[Any, bool]:
     """Return the dtype of a result of values of these dtypes, and whether it is weak."""
     given = set(kinds)
     if len(given) == 1:
         return given.pop()
+    if any(dtype is KEY for dtype, _ in given):
+        raise ValueError(f"dtype={KEY} is not a valid dtype for JAX type promotion.")
     if CONFIG.jax_numpy_dtype_promotion == "strict":
         strong = [dtype for dtype, weak in given if not weak]
         least = min([_RANK.find(kind_of(dtype).replace("u", "i")) for dtype in strong], default=2)
@@ -197,7 +220,8 @@ def promoted(kinds: Iterable[tuple[DType, bool]]) -> tuple[DType, bool]:
 
 def promote_types(a: Any, b: Any) -> DType:
     """Return the dtype that two dtypes promote to; Python's types are weak."""
-    return promoted((canonical(t), t in (int, float, complex)) for t in (a, b))[0]
+    found: DType = promoted((canonical(t), t in (int, float, complex)) for t in (a, b))[0]
+    return found
 
 
 def to_inexact(dtype: DType, weak: bool) -> tuple[DType, bool]:
@@ -208,6 +232,7 @@ def to_inexact(dtype: DType, weak: bool) -> tuple[DType, bool]:
 def issubdtype(a: Any, b: Any) -> bool:
     """Return whether a dtype is of a kind."""
     given, kind = (t.dtype if isinstance(getattr(t, "dtype", None), np.dtype) else t for t in (a, b))
+    given = KEY.type if given is KEY else given
     if given in (BFLOAT16, BFLOAT16.type, "bfloat16") and kind in _FLOATING:
         return True
     return bool(np.issubdtype(given, kind))
