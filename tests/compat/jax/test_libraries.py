@@ -397,6 +397,22 @@ def test_kinds_that_are_not_there_have_no_instances():
 # ---- one device
 
 
+def test_shard_map_is_of_one_device():
+    mesh = jax.sharding.Mesh(jax.devices(), "i")
+    with jax.set_mesh(mesh):
+        assert jax.sharding.get_abstract_mesh().axis_names == ("i",)
+
+        @jax.shard_map(in_specs=jax.P("i"), out_specs=jax.P())
+        def total(x):
+            return jnp.sum(lax.psum(jnp.sin(x), "i")) + lax.axis_index("i")
+
+        x = jnp.arange(3.0)
+        for run in (total, jax.jit(total)):
+            close(run(x), jnp.sum(jnp.sin(x)))
+            close(jax.grad(run)(x), jnp.cos(x))
+    assert jax.sharding.get_abstract_mesh().empty
+
+
 def test_pmap_is_of_one_device():
     double = jax.pmap(lambda x, y: lax.psum(x, "i") * y, axis_name="i", in_axes=(0, None))
     close(double(X[None], 2.0), 2 * X[None])
