@@ -558,3 +558,25 @@ def test_rules_may_write_to_primals_and_tangents():
     tangent = np.ones(3)
     close(fg.jvp(sine, (X,), (tangent,))[1], np.cos(X))
     exactly(tangent, np.ones(3))
+
+
+def with_rules(w):
+    """Return functions with rules of their own that use an array from outside, all x w."""
+    by_vjp, by_closure = fg.custom_vjp(lambda x, w: x * w), fg.custom_vjp(lambda x: x * w)
+    by_vjp.defvjp(lambda x, w: (x * w, (x, w)), lambda kept, ct: (ct * kept[1], ct * kept[0]))
+    by_closure.defvjp(lambda x: (x * w, w), lambda w, ct: (ct * w,))
+    by_jvp = fg.custom_jvp(lambda x, w: x * w)
+    by_jvp.defjvp(lambda primals, tangents: (primals[0] * primals[1], tangents[0] * primals[1]))
+    return {"vjp": lambda x: by_vjp(x, w), "residuals": by_closure, "jvp": lambda x: by_jvp(x, w)}
+
+
+@pytest.mark.parametrize("kind", [np.array, fg.tensor], ids=["array", "tensor"])
+@pytest.mark.parametrize("name", with_rules(X))
+def test_what_is_written_to_after_a_call_has_no_part_in_its_derivative(name, kind):
+    w = kind(np.arange(1.0, 4.0))
+    f = with_rules(w)[name]
+    _, pullback = fg.vjp(f, X)
+    _, mapped = fg.vjp(fg.vmap(lambda x: f(x)), np.stack([X, X]))
+    w[:] = 100.0
+    exactly(pullback(np.ones(3))[0], np.arange(1.0, 4.0))
+    exactly(mapped(np.ones((2, 3)))[0], np.stack([np.arange(1.0, 4.0)] * 2))

@@ -29,6 +29,7 @@ from fgrad.core.primitive import (
     declare,
     flat,
 )
+from fgrad.core.snapshot import is_private
 from fgrad.core.tape import HIDDEN, Pick
 from fgrad.core.tensor import Tensor, following, lowered, wrap
 from fgrad.core.trace import Trace, Tracer, below, current, next_level, running
@@ -100,6 +101,8 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
     if rule.is_open and tapes and all(t.linear_only for t in tapes):
         return [_as_tensor(o) for o in rule.primal(*map(_as_tensor, args))]
     top = tapes[-1].level if tapes else None
+    if tapes:
+        args = [_kept(a) for a in args]
     outs: list[Tensor] | None = None
     if tracers and not (tapes and all(isinstance(t, Batch) for t in below(tapes[-1].level))):
         # traces under the innermost tape see the operation; forward shows them only what the rule keeps
@@ -145,6 +148,11 @@ def _seen_by(traces: Sequence[Trace], rule: Rule) -> AbstractContextManager[None
     if not rule.hidden:
         return running(traces)
     return running([t for t in traces if not t.is_tape], tuple(t for t in traces if t.is_tape))
+
+
+def _kept(x: Any) -> Any:
+    """Return a value as a tape keeps it: of an array that the user may write to, a copy."""
+    return x.copy("K") if isinstance(x, np.ndarray) and not is_private(x) else x
 
 
 def _as_tensor(x: Any) -> Tensor:
@@ -408,7 +416,8 @@ class _VjpRule(_TreeRule):
         result = self.operation.rule("fwd")(*self.filled(values))
         if not isinstance(result, tuple) or len(result) != 2:
             raise TypeError(f"the fwd rule of {self.name} must return a pair (out, residuals)")
-        out, self.residuals = result
+        out, residuals = result
+        self.residuals = own(residuals)  # what the user writes to meanwhile is another handle
         outs = self.flat(out)
         self.avals = [aval_of(o) for o in outs]
         return outs
