@@ -366,6 +366,30 @@ def held():
     yield "a learning rate", lambda x: x * optimizer.lr, put(optimizer, "lr", 5.0)
 
 
+class Measured(type):
+    @property
+    def size(cls):
+        return cls.length
+
+
+class Table(metaclass=Measured):
+    length, factor = 2.0, 2.0
+
+    def scaled(self, a, x):
+        return a * x * self.factor
+
+    doubled = functools.partialmethod(scaled, 2.0)
+
+
+def unnamed():
+    """Return functions that take attributes by no name of their own, and what changes these."""
+    settings, table = types.SimpleNamespace(a=1.0, b=2.0), Table()
+    yield "all attributes", lambda x: x * sum(vars(settings).values()), put(settings, "a", 5.0)
+    yield "a new attribute", lambda x: x * sum(settings.__dict__.values()), put(settings, "c", 5.0)
+    yield "a property of a class", lambda x: x * Table.size, put(Table, "length", 5.0)
+    yield "a partial method", lambda x: table.doubled(x), put(table, "factor", 5.0)
+
+
 def custom():
     @fg.custom_vjp
     def limited(x):
@@ -378,7 +402,7 @@ def custom():
 
 CASES = [
     pytest.param(f, change, id=f"{i} {name}")
-    for i, (name, f, change) in enumerate((*cases(), *later(), *elsewhere(), *held()))
+    for i, (name, f, change) in enumerate((*cases(), *later(), *elsewhere(), *held(), *unnamed()))
     if change
 ]
 

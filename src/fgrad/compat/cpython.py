@@ -183,6 +183,8 @@ def reads(code: CodeType) -> Reads:
         found["attributes"] |= spelled
     if "globals" in found["variables"]:
         found["variables"] |= spelled
+    if "vars" in found["variables"]:
+        found["attributes"].add("__dict__")
     made = Reads(*map(frozenset, found.values()))
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -269,7 +269,7 @@ class _Walk:
                 for name in sorted(self.optional - vars(x).keys()):
                     self.lacks(vars(x), name, f"{x.__name__}.{name}")
         elif isinstance(x, type):
-            for base in self._classes(x):
+            for base in (*self._classes(x), *self._classes(type(x))):
                 self._members(base, base.__dict__, base.__qualname__, depth)
         elif isinstance(x, dict | types.MappingProxyType):
             self._items(x, f"list({self.name(x)}.values())", list(x.values()), depth)
@@ -416,9 +416,13 @@ class _Walk:
 
     def _attributes(self, x: Any, own: dict[str, Any], title: str, depth: int) -> None:
         """Note the attributes of an object or function itself, and that there are no more."""
-        for name in sorted(self.wanted & own.keys()):
+        every = "__dict__" in self.wanted  # code takes attributes whatever they are called
+        for name in sorted(own if every else self.wanted & own.keys()):
             self._attribute(x, name, own[name])
             self.see(own[name], depth - 1)
+        if every:
+            keys = self.name(list(own))
+            self.found[id(own), "keys"] = f"the attributes of {title}", f"list({self.name(own)}) == {keys}"
         if not isinstance(x, threading.local):
             self._names(x, own, title, _own_classes(type(x)))
 
@@ -551,7 +555,7 @@ def _is_container(kind: type) -> bool:
     """Return whether a class of a library is there to hold what users put into it."""
     if issubclass(kind, Mapping | Sequence | AbstractSet):
         return True
-    if (kind.__module__, kind.__name__) == ("argparse", "Namespace"):
+    if kind.__module__ == "functools" or (kind.__module__, kind.__name__) == ("argparse", "Namespace"):
         return True
     package = kind.__module__.partition(".")[0]
     if package == "fgrad":
