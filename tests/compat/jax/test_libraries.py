@@ -432,6 +432,12 @@ def test_device_get_takes_what_is_not_traced():
 
 def test_shardings_hold_whole_arrays():
     mesh = jax.make_mesh((1,), ("x",))
+    assert mesh.are_all_axes_explicit
+    assert jax.sharding.AbstractMesh((1,), ("x",)).are_all_axes_auto
+    sharding = jax.NamedSharding(mesh, jax.P("x"))
+    assert sharding.shard_shape((4, 2)) == (4, 2)
+    assert sharding.is_equivalent_to(jax.NamedSharding(mesh), 2)
+    close(jax.sharding.reshard(X, sharding), X)
     x = jax.device_put(X, jax.NamedSharding(mesh, jax.P("x")))
     close(x, X)
     assert x.sharding.is_fully_replicated
@@ -464,6 +470,8 @@ def test_what_libraries_ask_of_settings():
     assert jax.version.__version_info__ > (0, 4, 25)
     lowered = jax.jit(lambda x: x @ x).lower(jax.ShapeDtypeStruct((64, 64), float))
     assert lowered.cost_analysis()["flops"] == lowered.compile().cost_analysis()["flops"] == 2 * 64**3
+    assert jax.jit(lambda x: {"a": x + 1.0}).lower(jnp.arange(3)).out_info["a"].dtype == jnp.float32
+    assert jax.nn.initializers.ones(None, 3).shape == (3,)
     assert jax.nn.initializers.zeros.__name__ == "zeros"
     assert jnp.finfo(jnp.float32).max == np.finfo(np.float32).max
 

@@ -106,6 +106,25 @@ def test_dot_general():
     close(lax.dot(x[0], y[0].T), np.asarray(x[0]) @ np.asarray(y[0]).T)
 
 
+def test_attention():
+    x = jnp.arange(24.0).reshape(1, 3, 4, 2) / 24
+    few = x[:, :, :2]
+    mask = jnp.ones((1, 1, 3, 3), bool).at[..., 2, :].set(False)
+    attend = jax.nn.dot_product_attention
+    close(attend(x, few, few)[0, 1, :, 0], [0.3703, 0.3788, 0.4707, 0.4791])
+    close(attend(x, few, few, is_causal=True)[0, 1, :, 0], [0.1805, 0.1838, 0.2704, 0.2736])
+    close(attend(x, few, few, mask=mask)[0, 2, :, 0], [1 / 3, 1 / 3, 5 / 12, 5 / 12])
+    grads = jax.grad(lambda q: attend(q, few, few, few.mean()[None, None, None, None], mask).sum())(x)
+    close(grads[0, 1, :, 0], [0.1033, 0.1026, 0.1017, 0.1006])
+    close(grads[0, 2], np.zeros((4, 2)))
+    close(attend(x[0], few[0], few[0]), attend(x, few, few)[0])
+    assert attend(*[v.astype(jnp.float16) for v in (x, few, few)]).dtype == jnp.float16
+    with pytest.raises(NotImplementedError, match="local_window_size"):
+        attend(x, x, x, local_window_size=2)
+    with pytest.raises(ValueError, match="one kind"):
+        attend(x, x, few)
+
+
 def test_norms_of_matrices():
     x = jnp.arange(12).reshape(2, 2, 3)
     close(jnp.linalg.matrix_norm(x), np.linalg.matrix_norm(x))

@@ -450,6 +450,19 @@ def test_jit_traces_once_for_each_signature():
     assert [k for k, _ in jax.tree.leaves_with_path({"a": 1}, is_leaf_takes_path=False)] == [
         (tree_util.DictKey("a"),)
     ]
+    asked = []
+    tree = {"a": [1, (2, None)], "b": {"c": 3, "d": ()}, "e": None}
+
+    def is_end(path, part):
+        asked.append((tree_util.keystr(path), part))
+        return len(path) == 2 and part is not None
+
+    found = jax.tree.map_with_path(lambda path, x: len(path), tree, is_leaf=is_end, is_leaf_takes_path=True)
+    assert found == {"a": [2, 2], "b": {"c": 2, "d": 2}, "e": None}
+    assert [p for p, _ in asked] == [
+        *("", "['a']", "['a'][0]", "['a'][1]", "['b']", "['b']['c']", "['b']['d']", "['e']")
+    ]
+    assert asked[3][1] == (2, None)
     assert list(inspect.signature(f, follow_wrapped=False).parameters) == ["x", "scale"]
     assert type(f).__name__ == "PjitFunction"
     assert repr(f).startswith("<PjitFunction of <function")
@@ -767,6 +780,9 @@ def test_transposed_convolutions():
         y = lax.conv_transpose(x, w, (2, 3), **options)
         assert y.shape == shape
         close(jnp.sum(y), total)
+    line, pair = jnp.arange(4.0).reshape(1, 4, 1), jnp.arange(6.0).reshape(3, 1, 2)
+    y = lax.conv_transpose(line, pair, (2,), ((0, 1),), use_consistent_padding=True)
+    close(y[0, :, 0], [0, 0, 4, 2, 8, 4, 12, 6])
     z = lax.conv_transpose(x, jnp.swapaxes(w, 2, 3), (2, 3), "SAME", transpose_kernel=True)
     y = lax.conv_transpose(x, w[::-1, ::-1], (2, 3), "SAME")
     close(z, y)

@@ -39,8 +39,16 @@ DEVICE = Device()
 class Sharding:
     """How an array is divided: not at all."""
 
-    device_set = frozenset({DEVICE})
+    device_set, num_devices = frozenset({DEVICE}), 1
     is_fully_addressable = is_fully_replicated = True
+
+    def shard_shape(self, global_shape: Any) -> tuple[int, ...]:
+        """Return the shape of what a device has of an array: its own."""
+        return tuple(global_shape)
+
+    def is_equivalent_to(self, other: Any, ndim: int) -> bool:
+        """Return whether arrays are divided in the same way: there is one."""
+        return isinstance(other, Sharding)
 
 
 class PartitionSpec(tuple[Any, ...]):
@@ -64,6 +72,16 @@ class SingleDeviceSharding(Sharding):
     memory_kind: Any = None
 
 
+class AxisType(Enum):
+    """Who divides an axis of a mesh: nobody has to."""
+
+    Auto, Explicit, Manual = range(3)
+
+
+def _all_axes_are(kind: AxisType) -> property:
+    return property(lambda self: all(found is kind for found in self.axis_types))
+
+
 class AbstractMesh:
     """Names for axes of length one.
 
@@ -76,8 +94,11 @@ class AbstractMesh:
         if self.size != 1:
             raise NotImplementedError(f"a mesh of {self.size} devices: {ONE}")
         self.axis_names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
-        self.axis_types, self.shape = axis_types, dict(zip(self.axis_names, axis_sizes, strict=True))
+        self.axis_types = tuple(axis_types or [AxisType.Auto] * len(self.axis_names))
+        self.shape = dict(zip(self.axis_names, axis_sizes, strict=True))
         self.empty, self.axis_sizes = not self.axis_names, tuple(axis_sizes)
+
+    are_all_axes_auto, are_all_axes_explicit, are_all_axes_manual = map(_all_axes_are, AxisType)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self.shape == other.shape
@@ -134,7 +155,8 @@ def create_device_mesh(mesh_shape: Any, devices: Any = None, **_: Any) -> Any:
 
 def make_mesh(axis_shapes: Any, axis_names: Any, axis_types: Any = None, *, devices: Any = None) -> Mesh:
     """Return the mesh of the only device."""
-    return Mesh(create_device_mesh(axis_shapes), axis_names, axis_types=axis_types)
+    explicit = [AxisType.Explicit] * len(axis_shapes)
+    return Mesh(create_device_mesh(axis_shapes), axis_names, axis_types=axis_types or explicit)
 
 
 MESH: ContextVar[AbstractMesh] = ContextVar("MESH", default=AbstractMesh())  # noqa: B039 -- nobody changes it
@@ -217,15 +239,9 @@ def pmap(fun: Callable[..., Any], axis_name: Any = None, **options: Any) -> Call
     return functools.wraps(fun)(mapped)
 
 
-class AxisType(Enum):
-    """Who divides an axis of a mesh: nobody has to."""
-
-    Auto, Explicit, Manual = range(3)
-
-
 SHARDING: dict[str, Any] = by_name(
     *(AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding)
-) | {"get_abstract_mesh": MESH.get, "set_mesh": set_mesh}
+) | {"get_abstract_mesh": MESH.get, "reshard": device_put, "set_mesh": set_mesh}
 NAMES: dict[str, Any] = {
     "P": PartitionSpec,
     "device_count": lambda *args, **kwargs: len(devices(*args, **kwargs)),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fgrad.compat.jax.arrays import as_array
+from fgrad.compat.jax.arrays import as_array, named
 from fgrad.compat.jax.draws import NAMES as DRAWS
 from fgrad.compat.jax.nn import INITIALIZERS
 from fgrad.compat.jax.nn import NAMES as NN
@@ -40,13 +40,15 @@ def make_schedule(scalar_or_schedule: Any) -> Schedule:
     return scalar_or_schedule if callable(scalar_or_schedule) else lambda _: scalar_or_schedule
 
 
-def _optimizer(rule: Callable[..., Any], count: int) -> Optimizer:
+def _optimizer(step_size: Any, rule: Callable[..., Any], count: int) -> Optimizer:
     """Return the optimizer of a rule, which remembers so many arrays, zeros at first.
 
     Args:
-        rule: from the number of a step, a gradient, an array and what is remembered to the new ones.
+        step_size: a number, or a function of the number of the step.
+        rule: from number and size of a step, a gradient, an array and what is remembered to the new ones.
         count: how many arrays it remembers.
     """
+    size = make_schedule(step_size)
 
     def init(params: Any) -> OptimizerState:
         leaves, structure = flatten(params)
@@ -59,113 +61,98 @@ def _optimizer(rule: Callable[..., Any], count: int) -> Optimizer:
         if given != structure:
             raise TypeError(f"the gradients are {given}, and the parameters {structure}")
         columns = [leaves, *(structure.flatten_up_to(m) for m in state.memory)]
-        rows = [rule(i, g, *row) for g, *row in zip(gradients, *columns, strict=True)]
+        rows = [rule(i, size(i), g, *row) for g, *row in zip(gradients, *columns, strict=True)]
         params, *memory = (unflatten(structure, [row[k] for row in rows]) for k in range(count + 1))
         return OptimizerState(params, memory)
 
     return Optimizer(init, update, lambda state: state.params)
 
 
-def sgd(step_size: Any) -> Optimizer:
-    """Return stochastic gradient descent."""
-    size = make_schedule(step_size)
-    return _optimizer(lambda i, g, x: (x - size(i) * g,), 0)
+def _heavy(mass: float, way: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return the rule of a step along `way(velocity, gradient)`."""
 
-
-def momentum(step_size: Any, mass: float) -> Optimizer:
-    """Return gradient descent with momentum."""
-    return _with_velocity(step_size, mass, lambda velocity, g: velocity)
-
-
-def nesterov(step_size: Any, mass: float) -> Optimizer:
-    """Return gradient descent with Nesterov's momentum."""
-    return _with_velocity(step_size, mass, lambda velocity, g: mass * velocity + g)
-
-
-def _with_velocity(step_size: Any, mass: float, way: Callable[[Any, Any], Any]) -> Optimizer:
-    size = make_schedule(step_size)
-
-    def rule(i: Any, g: Any, x: Any, velocity: Any) -> Sequence[Any]:
+    def rule(i: Any, size: Any, g: Any, x: Any, velocity: Any) -> Sequence[Any]:
         velocity = mass * velocity + g
-        return x - size(i) * way(velocity, g), velocity
+        return x - size * way(velocity, g), velocity
 
-    return _optimizer(rule, 1)
+    return rule
 
 
-def adagrad(step_size: Any, momentum: float = 0.9) -> Optimizer:
-    """Return Adagrad with momentum."""
-    size = make_schedule(step_size)
-
-    def rule(i: Any, g: Any, x: Any, squares: Any, mean: Any) -> Sequence[Any]:
+def _adagrad(momentum: float = 0.9) -> Callable[..., Any]:
+    def rule(i: Any, size: Any, g: Any, x: Any, squares: Any, mean: Any) -> Sequence[Any]:
         squares = squares + g * g
         where = NUMPY["where"]
         scale = where(squares > 0, 1 / NUMPY["sqrt"](where(squares > 0, squares, 1)), 0)
         mean = (1 - momentum) * (g * scale) + momentum * mean
-        return x - size(i) * mean, squares, mean
+        return x - size * mean, squares, mean
 
-    return _optimizer(rule, 2)
+    return rule
 
 
-def rmsprop(step_size: Any, gamma: float = 0.9, eps: float = 1e-8) -> Optimizer:
-    """Return RMSProp."""
-    size = make_schedule(step_size)
-
-    def rule(i: Any, g: Any, x: Any, squares: Any) -> Sequence[Any]:
+def _rmsprop(gamma: float = 0.9, eps: float = 1e-8) -> Callable[..., Any]:
+    def rule(i: Any, size: Any, g: Any, x: Any, squares: Any) -> Sequence[Any]:
         squares = squares * gamma + g * g * (1 - gamma)
-        return x - size(i) * g / NUMPY["sqrt"](squares + eps), squares
+        return x - size * g / NUMPY["sqrt"](squares + eps), squares
 
-    return _optimizer(rule, 1)
+    return rule
 
 
-def rmsprop_momentum(
-    step_size: Any, gamma: float = 0.9, eps: float = 1e-8, momentum: float = 0.9
-) -> Optimizer:
-    """Return RMSProp with momentum."""
-    size = make_schedule(step_size)
-
-    def rule(i: Any, g: Any, x: Any, squares: Any, velocity: Any) -> Sequence[Any]:
+def _rmsprop_momentum(gamma: float = 0.9, eps: float = 1e-8, momentum: float = 0.9) -> Callable[..., Any]:
+    def rule(i: Any, size: Any, g: Any, x: Any, squares: Any, velocity: Any) -> Sequence[Any]:
         squares = squares * gamma + g * g * (1 - gamma)
-        velocity = momentum * velocity + size(i) * g / NUMPY["sqrt"](squares + eps)
+        velocity = momentum * velocity + size * g / NUMPY["sqrt"](squares + eps)
         return x - velocity, squares, velocity
 
-    return _optimizer(rule, 2)
+    return rule
 
 
-def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
-    """Return Adam."""
-    size = make_schedule(step_size)
+def _unbiased(mean: Any, weight: float, i: Any) -> Any:
+    return mean / (1 - _array(weight).astype(mean.dtype) ** (_array(i) + 1))
 
-    def rule(i: Any, g: Any, x: Any, mean: Any, squares: Any) -> Sequence[Any]:
+
+def _adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Callable[..., Any]:
+    def rule(i: Any, size: Any, g: Any, x: Any, mean: Any, squares: Any) -> Sequence[Any]:
         mean = (1 - b1) * g + b1 * mean
         squares = (1 - b2) * (g * g) + b2 * squares
-        steps = _array(i) + 1
-        centre = mean / (1 - _array(b1).astype(mean.dtype) ** steps)
-        spread = squares / (1 - _array(b2).astype(mean.dtype) ** steps)
-        return x - size(i) * centre / (NUMPY["sqrt"](spread) + eps), mean, squares
+        spread = NUMPY["sqrt"](_unbiased(squares, b2, i)) + eps
+        return x - size * _unbiased(mean, b1, i) / spread, mean, squares
 
-    return _optimizer(rule, 2)
+    return rule
 
 
-def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
-    """Return Adamax."""
-    size = make_schedule(step_size)
-
-    def rule(i: Any, g: Any, x: Any, mean: Any, highest: Any) -> Sequence[Any]:
+def _adamax(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Callable[..., Any]:
+    def rule(i: Any, size: Any, g: Any, x: Any, mean: Any, highest: Any) -> Sequence[Any]:
         mean = (1 - b1) * g + b1 * mean
         highest = NUMPY["maximum"](b2 * highest, abs(_array(g)))
-        steps = _array(i) + 1
-        return (
-            x - size(i) / (1 - _array(b1).astype(mean.dtype) ** steps) * mean / (highest + eps),
-            mean,
-            highest,
-        )
+        step = size / (1 - _array(b1).astype(mean.dtype) ** (_array(i) + 1))
+        return x - step * mean / (highest + eps), mean, highest
 
-    return _optimizer(rule, 2)
+    return rule
 
 
-OPTIMIZERS: dict[str, Any] = by_name(
-    *(Optimizer, OptimizerState, adagrad, adam, adamax, make_schedule, momentum, nesterov, rmsprop),
-    *(rmsprop_momentum, sgd),
+# the rule for the options that come after the size of steps, and how many arrays it remembers
+_RULES: dict[str, tuple[Callable[..., Any], int]] = {
+    "sgd": (lambda: lambda i, size, g, x: (x - size * g,), 0),
+    "momentum": (lambda mass: _heavy(mass, lambda velocity, g: velocity), 1),
+    "nesterov": (lambda mass: _heavy(mass, lambda velocity, g: mass * velocity + g), 1),
+    "adagrad": (_adagrad, 2),
+    "rmsprop": (_rmsprop, 1),
+    "rmsprop_momentum": (_rmsprop_momentum, 2),
+    "adam": (_adam, 2),
+    "adamax": (_adamax, 2),
+}
+
+
+def _named(name: str) -> Callable[..., Optimizer]:
+    rule, count = _RULES[name]
+    return named(
+        lambda step_size, *args, **options: _optimizer(step_size, rule(*args, **options), count),
+        f"jax.example_libraries.optimizers.{name}",
+    )
+
+
+OPTIMIZERS: dict[str, Any] = {name: _named(name) for name in _RULES} | by_name(
+    Optimizer, OptimizerState, make_schedule
 )
 
 

@@ -448,10 +448,8 @@ def conv_transpose(
     use_consistent_padding: bool = False,
 ) -> Array:
     """Return the convolution of images, between whose elements there are zeros, with a kernel."""
-    if use_consistent_padding or preferred_element_type is not None:
-        raise NotImplementedError(
-            "fgrad's jax.lax.conv_transpose has no use_consistent_padding and no preferred_element_type"
-        )
+    if preferred_element_type is not None:
+        raise NotImplementedError("fgrad's jax.lax.conv_transpose has no preferred_element_type")
     w = as_array(rhs)
     rank = w.ndim - 2
     space = "HWD"[:rank]
@@ -459,16 +457,20 @@ def conv_transpose(
     outer, inner, *axes = _dimensions(numbers, rank)[1]
     gaps = tuple(rhs_dilation or (1,) * rank)
     sides = padding
-    if isinstance(padding, str):
+    if isinstance(padding, str) or use_consistent_padding:
         spread = [(w.shape[i] - 1) * gap + 1 for i, gap in zip(axes, gaps, strict=True)]
-        sides = [_transposed_pads(k, s, padding) for k, s in zip(spread, strides, strict=True)]
+        given = [padding] * rank if isinstance(padding, str) else padding
+        sides = list(map(_transposed_pads, spread, strides, given))
     if transpose_kernel:
         w = made(fnp.swapaxes(fnp.flip(w._tensor, tuple(axes)), outer, inner), w.form)
     return conv_general_dilated(lhs, w, (1,) * rank, sides, strides, gaps, numbers)
 
 
-def _transposed_pads(window: int, stride: int, padding: str) -> tuple[int, int]:
-    """Return how much "SAME" or "VALID" adds before and behind an axis of a transposed convolution."""
+def _transposed_pads(window: int, stride: int, padding: Any) -> tuple[int, int]:
+    """Return how much the padding of a convolution adds before and behind an axis of the transposed one."""
+    if not isinstance(padding, str):
+        low, high = (window - 1 - p for p in padding)
+        return low, high
     total = window + stride - 2
     if padding == "VALID":
         total += max(window - stride, 0)

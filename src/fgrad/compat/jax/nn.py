@@ -13,6 +13,7 @@ from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, named, opened
 from fgrad.compat.jax.draws import NAMES as DRAWS
 from fgrad.compat.jax.numpy import NAMES as NUMPY
+from fgrad.compat.jax.numpy import shape_of
 from fgrad.compat.jax.types import canonical, to_inexact
 from fgrad.compat.standins import absent, by_name, words
 
@@ -79,6 +80,34 @@ def gelu(x: Any, approximate: bool = True) -> Array:
     return made(out._tensor, out.strong)
 
 
+def dot_product_attention(
+    query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *, scale: Any = None,
+    is_causal: bool = False, implementation: Any = None, **options: Any,
+) -> Array:  # fmt: skip
+    """Return softmax(scale query key^T + bias) value for every head; heads of queries may share a key.
+
+    As in JAX, a query that sees nothing gets the mean of the values.
+    """
+    if any(v is not None and v is not False for v in options.values()):
+        raise NotImplementedError(f"fgrad's jax.nn.dot_product_attention has no {', '.join(options)}")
+    q, k, v = map(as_array, (query, key, value))
+    if not q.dtype == k.dtype == v.dtype or q.shape[-2] % k.shape[-2] or k.shape[:-1] != v.shape[:-1]:
+        kinds = ", ".join(f"{x.dtype}{list(x.shape)}" for x in (q, k, v))
+        raise ValueError(f"query, key and value are not of one kind: {kinds}")
+    k, v = (NUMPY["repeat"](x, q.shape[-2] // k.shape[-2], -2) for x in (k, v))
+    dtype = NUMPY["promote_types"](q.dtype, np.float32)
+    logits: Any = NUMPY["einsum"]("...tnh,...snh->...nts", q.astype(dtype), k.astype(dtype))
+    logits = logits * as_array(q.shape[-1] ** -0.5 if scale is None else scale).astype(dtype)
+    logits = logits if bias is None else (logits + bias).astype(dtype)
+    seen = True if mask is None else mask
+    if is_causal:
+        seen = NUMPY["logical_and"](NUMPY["tri"](*logits.shape[-2:], dtype=bool), seen)
+    logits = NUMPY["where"](seen, logits, -0.7 * float(np.finfo(np.float32).max))
+    weights = NAMES["softmax"](logits.astype(np.float32)).astype(k.dtype)
+    out: Array = NUMPY["einsum"]("...nts,...snh->...tnh", weights, v)
+    return out.reshape(*q.shape[:-1], v.shape[-1])
+
+
 def standardize(
     x: Any,
     axis: Any = -1,
@@ -124,7 +153,7 @@ NAMES: dict[str, Any] = {
     "sparse_sigmoid": lambda x: elementwise(lambda t: fnp.clip(t + 1, 0, 2) / 2, x, inexact=True),
     "squareplus": lambda x, b=4: elementwise(lambda t, b: (t + fnp.sqrt(t * t + b)) / 2, x, b, inexact=True),
     "tanh": lambda x: elementwise(fnp.tanh, x, inexact=True),
-    **by_name(gelu, logsumexp, one_hot, relu, sparse_plus, standardize),
+    **by_name(dot_product_attention, gelu, logsumexp, one_hot, relu, sparse_plus, standardize),
 }
 NAMES["hard_swish"] = NAMES["hard_silu"] = lambda x: x * NAMES["hard_sigmoid"](x)
 
@@ -138,7 +167,7 @@ def _initializer(draw: Callable[[Any, tuple[int, ...], Any], Any], usual: Any = 
     def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Array:
         given = usual if dtype is None else dtype
         kind = canonical(float if given is None else given)
-        return as_array(draw(key, tuple(shape), kind)).astype(kind)
+        return as_array(draw(key, shape_of(shape), kind)).astype(kind)
 
     return init
 

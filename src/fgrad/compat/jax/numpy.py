@@ -44,7 +44,7 @@ from fgrad.compat.standins import by_name, words
 from fgrad.core.tensor import Tensor
 from fgrad.transforms.calling import is_traced
 
-__all__ = ["FFT", "NAMES", "together", "wrapped"]
+__all__ = ["FFT", "NAMES", "shape_of", "together", "wrapped"]
 
 Function = Callable[..., Any]
 Shape = Sequence[int] | int
@@ -98,6 +98,7 @@ MEANS = words(
 )
 INDICES = ("argmax", "argmin", "count_nonzero", "nanargmax", "nanargmin")
 TRUTHS = ("all", "any")
+OPERANDS = ("a", "arr", "array", "m", "v", "x")  # what their operand is called
 JOINS = ("stack", "concatenate", "hstack", "vstack", "dstack", "column_stack")
 PRODUCTS = ("dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "cross", "convolve", "correlate")
 
@@ -130,12 +131,16 @@ def _of_one(name: str, result: Function) -> Function:
     """Return a function of one array and of options: `result(f, x, args, kwargs)`."""
     found = operator.attrgetter(name)(fnp)
 
-    def function(a: Any, *args: Any, **kwargs: Any) -> Array:
+    def function(*args: Any, **kwargs: Any) -> Array:
+        given = list(args) or [kwargs.pop(key) for key in OPERANDS if key in kwargs]
+        if not given:
+            raise TypeError(f"{name}() missing an array")
+        a, *rest = given
         kwargs = {k: opened(v) for k, v in kwargs.items() if not (k in ("out", "where") and v is None)}
         x = as_array(a)
         if x.form is KEYS and result not in (_moved, _divided):
             raise TypeError(f"{name} does not accept dtype {KEY}")
-        return result(found, x, [_static(v) for v in args], kwargs)  # type: ignore[no-any-return]
+        return result(found, x, [_static(v) for v in rest], kwargs)  # type: ignore[no-any-return]
 
     return _named(name, function)
 
@@ -188,7 +193,8 @@ def _product(name: str) -> Function:
 
     def function(a: Any, b: Any, *args: Any, **kwargs: Any) -> Array:
         kind = kwargs.pop("preferred_element_type", None)
-        kwargs.pop("precision", None)  # it is the highest
+        for key in ("precision", "out_sharding"):  # it is the highest, and there is one
+            kwargs.pop(key, None)
         out = elementwise(of_shapes(name, lambda x, y: found(x, y, *args, **kwargs)), a, b)
         return out if kind is None else out.astype(kind)
 
@@ -302,7 +308,8 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: Any = None, d
     return array(a, dtype)
 
 
-def _shape(shape: Any) -> tuple[int, ...]:
+def shape_of(shape: Any) -> tuple[int, ...]:
+    """Return a shape, of which a number is one axis."""
     try:
         return (operator.index(shape),)
     except TypeError:  # which is how containers of any kind are told from numbers
@@ -313,7 +320,7 @@ def _filled(value: Function, shape: Shape, dtype: Any, weak: bool = False) -> Ar
     kind = canonical(float if dtype is None else dtype)
     if kind is KEY and value is not fnp.zeros:
         raise TypeError(f"there is no one of dtype {KEY}")
-    return made(value(_shape(shape), held(kind)), form_of(kind, weak))
+    return made(value(shape_of(shape), held(kind)), form_of(kind, weak))
 
 
 def zeros(shape: Shape, dtype: Any = None, **_: Any) -> Array:
@@ -329,7 +336,7 @@ def ones(shape: Shape, dtype: Any = None, **_: Any) -> Array:
 def full(shape: Shape, fill_value: Any, dtype: Any = None, **_: Any) -> Array:
     """Return an array of one value."""
     x = as_array(fill_value)
-    out = made(fnp.array(fnp.broadcast_to(x._tensor, _shape(shape))), x.form)
+    out = made(fnp.array(fnp.broadcast_to(x._tensor, shape_of(shape))), x.form)
     return out if dtype is None else out.astype(dtype)
 
 

@@ -101,6 +101,12 @@ class Flat:
         avals = [Aval(a.shape, a._tensor.dtype) for a in self.arrays]
         return staged(self, avals, greedy=greedy, undrawn=undrawn)
 
+    def shapes(self) -> Any:
+        """Return the shapes and dtypes of the results, computing nothing."""
+        program, _ = self.staged(undrawn=True)
+        pairs = zip(map(aval_out, program.outputs), self.forms, strict=True)
+        return unflatten(self.out, [shaped(a, form) for a, form in pairs])
+
     def filled(self, tensors: Iterable[Any]) -> Any:
         """Return the tree with these Tensors in it."""
         pairs = zip(tensors, self.arrays, strict=True)
@@ -584,6 +590,11 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fun(*args, **kwargs)
 
+    @property
+    def out_info(self) -> Any:
+        """Return the shapes and dtypes of the results."""
+        return tree_map(lambda x: x.update(weak_type=False), self.flat.shapes())
+
     def cost_analysis(self) -> dict[str, float]:
         """Return what fgrad counts for one call: a transcendental function is four operations."""
         cost = fgrad.jit(self.flat).lower(*self.flat.tensors).cost()
@@ -642,9 +653,7 @@ def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
     """Return the shapes and dtypes of `fun(*args, **kwargs)`, computing nothing."""
     given = example((args, kwargs))
     flat = Flat(lambda values: example(fun(*values[0], **values[1])), given)
-    program, _ = flat.staged(undrawn=True)
-    pairs = zip(map(aval_out, program.outputs), flat.forms, strict=True)
-    return unflatten(flat.out, [shaped(a, form) for a, form in pairs])
+    return flat.shapes()
 
 
 def checkpoint(

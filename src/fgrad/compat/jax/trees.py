@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import operator
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -151,11 +151,23 @@ def flatten_with_path(
 ) -> tuple[list[tuple[Any, Any]], PyTreeDef]:
     """Return the leaves of a tree, each with the keys that lead to it, and what builds it again."""
     if is_leaf_takes_path:
-        raise NotImplementedError(
-            "fgrad's jax.tree has no is_leaf_takes_path: give a function of the part alone"
-        )
+        found = iter(list(_ends(tree, is_leaf, ())))
+        is_leaf = lambda _: next(found)  # noqa: E731 -- which is asked in the same order
     accessors, leaves, structure = optree.tree_flatten_with_accessor(tree, is_leaf, namespace=NAMESPACE)
     return [(tuple(map(_key, a)), x) for a, x in zip(accessors, leaves, strict=True)], structure
+
+
+def _ends(tree: Any, is_leaf: Any, path: tuple[Any, ...]) -> Iterator[bool]:
+    """Return for each part of a tree, itself first, whether it is a leaf by a function of its path and it."""
+    is_end = is_leaf(path, tree)
+    yield is_end
+    if not is_end:
+        accessors, parts, _ = optree.tree_flatten_with_accessor(
+            tree, lambda part: part is not tree, namespace=NAMESPACE
+        )
+        for accessor, part in zip(accessors, parts, strict=True):
+            if accessor:
+                yield from _ends(part, is_leaf, (*path, *map(_key, accessor)))
 
 
 def _leaves_with_path(tree: Any, *args: Any, **options: Any) -> list[tuple[Any, Any]]:
