@@ -254,6 +254,34 @@ def test_every_function_of_elements_is_known(name, dtype):
     assert compilation.assembly(text, "kernel", "kernel")
 
 
+BORDERS = """
+U1 = np.uintp(1)
+U2 = np.uintp(2)
+U3 = np.uintp(3)
+
+
+def kernel(slots, args, lo, hi):
+    a, b = float64_at(slots, args, 0), float64_at(slots, args, 1)
+    places, out = alone(int64_at(slots, args, 2)), float64_at(slots, args, 3)
+    for i in range(lo, hi):
+        for k in {turns}(U2):
+            first = places[k]
+        for k in {turns}(U3):
+            far = a[i * U3 + k - U2] if np.int64(k) >= np.int64(U2) else 0.0
+            near = a[i * U3 + k - U1] if np.int64(k) + np.int64(U1) >= np.int64(U2) else 0.0
+            own = b[i * U2 + k - U1] if np.int64(k) + np.int64(4) >= np.int64(5) else 0.0
+            out[i * U3 + k] = far + own
+"""
+
+
+def test_turns_with_conditions_of_their_own_are_written_out_without_a_warning(capfd):
+    """LLVM threads such conditions, cannot count the turns then, and says so on the standard error stream."""
+    a, b, out = np.arange(6.0), 10 + np.arange(4.0), np.zeros(6)
+    run(native.compiled(BORDERS.format(turns="unrolled")), [a, b, np.zeros(2, np.int64), out], hi=2)
+    assert capfd.readouterr().err == ""
+    assert out.tolist() == [0, 10, 11, 0, 12, 16]
+
+
 def test_comparisons_in_a_chain():
     lines = ["x = a[i]", "c[i] = 1 if -1 < x < 2 else 0", "b[i] = 1 if -1.0 <= x <= 2.0 < 3.0 else 0"]
     text = kernel("for i in range(lo, hi):", *(f"    {line}" for line in lines))

@@ -209,9 +209,18 @@ class _Writer:
         known = all(x.literal is not None for x in (*start, stop))
         first = start[0] if start else constant(stop.kind, 0)
         kind = "uint64" if "uint64" in {first.kind, stop.kind} else "int64"
+        name = node.target.id
+        hint = None
+        if written_out and not _decides(name, node.body):
+            hint = _written_out(builder.module, known=known)
+        elif written_out and known:
+            # LLVM may thread such conditions to a loop whose turns it cannot count, and then warns on stderr
+            for k in range(first.literal, stop.literal):
+                self._assign(name, constant(kind, k))
+                self._statements(node.body)
+            return
         first, stop = convert(builder, first, kind), convert(builder, stop, kind)
         place = self._reserve(first.value.type)
-        name = node.target.id
 
         def proceed() -> Any:
             test = builder.icmp_signed if kind == "int64" else builder.icmp_unsigned
@@ -228,7 +237,7 @@ class _Writer:
                 builder.store(step, place)
 
         builder.store(first.value, place)
-        self._loop(proceed, body, _written_out(builder.module, known=known) if written_out else None)
+        self._loop(proceed, body, hint)
 
     def _while(self, node: ast.While) -> None:
         if node.orelse:
@@ -679,6 +688,12 @@ def _written_out(module: ir.Module, *, known: bool) -> Any:
     node = module.add_metadata([f"loop {len(module.metadata)}"])
     node.operands = node, module.add_metadata(wanted)  # itself: one of its own
     return node
+
+
+def _decides(name: str, body: Sequence[ast.stmt]) -> bool:
+    """Return whether an expression in a loop asks for the counter of its turn."""
+    tests = [n.test for s in body for n in ast.walk(s) if isinstance(n, ast.IfExp)]
+    return any(isinstance(n, ast.Name) and n.id == name for test in tests for n in ast.walk(test))
 
 
 def _is_range(node: ast.expr) -> bool:
