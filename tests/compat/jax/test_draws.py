@@ -16,6 +16,7 @@ with installed():
     import jax.extend
     import jax.numpy as jnp
     from jax import lax
+    from jax.experimental import checkify
     from jax.flatten_util import ravel_pytree
 
 KEY = jax.random.key(3)
@@ -144,6 +145,16 @@ def test_derivatives_beside_keys():
     converted, outside = jax.closure_convert(lambda x: f(x, KEY), 1.0)
     assert float(converted(2.0, *outside)) == pytest.approx(float(f(2.0, KEY)))
     assert ravel_pytree(KEY)[0].shape == (1,)
+
+
+def test_checks_tell_of_keys():
+    @checkify.checkify
+    @jax.jit
+    def f(holds, key):
+        checkify.check(holds, "{} and {named}", key, named=key)
+
+    assert f(True, KEY)[0].get() is None
+    assert f(False, KEY)[0].get() == f"{KEY} and {KEY} (`check` failed)"
 
 
 def test_keys_where_64_bits_are_enabled():

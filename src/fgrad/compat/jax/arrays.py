@@ -151,15 +151,6 @@ class Array:
 
             raise TracerBoolConversionError(str(e)) from e
 
-    def __float__(self) -> float:
-        return float(self._value("float"))
-
-    def __int__(self) -> int:
-        return int(self._value("int"))
-
-    def __complex__(self) -> complex:
-        return complex(self._value("complex"))
-
     def __index__(self) -> int:
         if self.dtype.kind not in "iu" or self.shape:
             raise TypeError("only integer scalar arrays can be converted to a scalar index")
@@ -597,6 +588,8 @@ for _name, _combine in (
     *(("power", operator.pow), ("min", of_elements(fnp.minimum)), ("max", of_elements(fnp.maximum))),
 ):
     setattr(_At, _name, lambda self, value, _f=_combine, **options: self._from_old(_f, value, options))
+for _kind in (float, int, complex):
+    setattr(Array, f"__{_kind.__name__}__", lambda self, _k=_kind: _k(self._value(_k.__name__)))
 setattr(Array, "__divmod__", lambda self, other: (self // other, self % other))  # noqa: B010 -- as below
 setattr(Array, "__rdivmod__", lambda self, other: (other // self, other % self))  # noqa: B010 -- as below
 setattr(Array, "__rpow__", lambda self, other: power(other, self))  # noqa: B010 -- as below

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-import fgrad
-from fgrad.compat.jax.arrays import as_array, opened
+from fgrad.compat.jax.arrays import as_array
+from fgrad.compat.jax.callbacks import callback
 from fgrad.compat.jax.trees import register_pytree_node, tree_map
 from fgrad.compat.standins import by_name
 from fgrad.transforms.calling import is_traced
@@ -66,7 +66,7 @@ def check(pred: Any, msg: str, *args: Any, debug: bool = False, **kwargs: Any) -
         _FOUND[-1].append(message)
 
     if is_traced(holds):
-        fgrad.debug.callback(note, holds, *tree_map(opened, (args, kwargs)))
+        callback(note, holds, args, kwargs)
     else:
         note(holds.numpy(), args, kwargs)
 

@@ -204,24 +204,19 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
     return _settled(init_val, run)
 
 
-def map_(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
-    """Return `f` of each element along the leading axis, stacked."""
-    return scan(lambda _, x: (None, f(x)), None, xs)[1]
-
-
 def select(pred: Any, on_true: Any, on_false: Any) -> Array:
     """Return elements of one or the other."""
     return NUMPY["where"](pred, on_true, on_false)  # type: ignore[no-any-return]
 
 
-def stop_gradient(x: Any) -> Any:
-    """Return arrays through which no derivative passes."""
-    return tree_map(lambda v: made(fgrad.stop_gradient(v._tensor), v.form) if v.__class__ is Array else v, x)
-
-
 def clamp(min: Any, x: Any, max: Any) -> Array:
     """Return elements between limits."""
     return NUMPY["clip"](x, min, max)  # type: ignore[no-any-return]
+
+
+def stop_gradient(x: Any) -> Any:
+    """Return arrays through which no derivative passes."""
+    return tree_map(lambda v: made(fgrad.stop_gradient(v._tensor), v.form) if v.__class__ is Array else v, x)
 
 
 def top_k(operand: Any, k: int, *, axis: int = -1, descending: bool = True) -> list[Array]:
@@ -601,7 +596,7 @@ NAMES: dict[str, Any] = {
     "integer_pow": lambda x, y: operator.pow(as_array(x), int(y)),
     "iota": lambda dtype, size: NUMPY["arange"](size, dtype=dtype),
     **{new: of_elements(getattr(fgrad.scipy.special, old)) for new, old in SPECIAL.items()},
-    "map": map_,
+    "map": lambda f, xs, *, batch_size=None: scan(lambda _, x: (None, f(x)), None, xs)[1],
     "conv": conv_general_dilated,
     "rsqrt": lambda x: elementwise(lambda t: 1 / fnp.sqrt(t), x, inexact=True),
     "reduce_precision": lambda operand, exponent_bits, mantissa_bits: made(
