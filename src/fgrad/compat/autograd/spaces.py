@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -81,7 +82,7 @@ class ArrayVSpace(VSpace):
     @property
     def size(self) -> int:  # type: ignore[override]
         """The dimension over the real numbers."""
-        return int(np.prod(self.shape))
+        return math.prod(self.shape)
 
     @property
     def ndim(self) -> int:
