@@ -447,10 +447,21 @@ def ruled(backward):
 def test_forward_mode_refuses_a_backward_rule_that_is_not_linear(name):
     f, x = ruled(NOT_LINEAR[name]), np.array([1.0, -2.0])
     close(fg.vjp(f, x)[1](np.array([3.0, -4.0]))[0], NOT_LINEAR[name](np.array([3.0, -4.0])))
-    for forward in (lambda: fg.jvp(f, (x,), (x,)), lambda: fg.linearize(f, x), lambda: fg.jacfwd(f)(x)):
+    for forward in (lambda: fg.jvp(f, (x,), (x,)), lambda: fg.linearize(f, x)[1](x), lambda: fg.jacfwd(f)(x)):
         with pytest.raises(TypeError, match=r"linear.*custom_jvp"):
             forward()
     close(fg.grad(lambda x: np.sum(x))(x), [1.0, 1.0])
+
+
+def test_linearize_asks_a_backward_rule_only_for_the_tangents():
+    def refused(ct):
+        raise RuntimeError("is not differentiated")
+
+    f, x = ruled(refused), np.array([1.0, -2.0])
+    out, push = fg.linearize(f, x)
+    close(out, [2.0, -4.0])
+    with pytest.raises(RuntimeError, match="is not differentiated"):
+        push(x)
 
 
 @pytest.mark.parametrize(

@@ -142,14 +142,8 @@ class Push:
             if node in wanted:
                 nodes.append(node)
                 wanted.update(node.parents)
-                # a user's rule may not be linear
-                if isinstance(node.vjp, VJP) and (node.vjp.push is not None or not node.vjp.primitive):
-                    push = node.vjp.push
-                    self._steps[node] = (
-                        _recorded_step(node, node.vjp, node.aval, like)
-                        if push is None
-                        else partial(_pushed, push, node)
-                    )
+                if isinstance(node.vjp, VJP) and node.vjp.push is not None:
+                    self._steps[node] = partial(_pushed, node.vjp.push, node)
         self._nodes = nodes[::-1]
 
     def __call__(self, tangents: Tangents, check: Callable[..., None] | None = None) -> list[Any]:
@@ -178,7 +172,7 @@ class Push:
             return given[0]
         if isinstance(vjp, Pick):
             return given[0][vjp.index]
-        kind = vjp.transpose
+        kind = vjp.transpose if vjp.primitive else None  # a user's rule may not be linear
         if kind is LINEAR:
             primitive, params = PRIMITIVES[vjp.primitive], node.saved[-1]
             return primitive.run(given[0], **params) if raw else bind(primitive.name, given[0], **params)
