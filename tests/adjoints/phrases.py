@@ -20,6 +20,11 @@ TABLE = np.array([0.5, 1.5, 2.5])
 SCALE = 3.0
 
 
+class State(NamedTuple):
+    place: float
+    speed: float
+
+
 class Body(NamedTuple):
     place: np.ndarray
     mass: float
@@ -309,6 +314,82 @@ def what_overlaps_is_read_as_it_is_written(x, y):
 
 
 @case(X)
+def loops_over_what_they_change(x):
+    total = 0.0
+    for v in (x[0], x[1], x[2]):
+        total += v * v
+        x[1] = total * 5.0
+        x[2] = 0.3 * v
+    a, b = x[0], x[1]
+    for v in [a, b, a * b]:
+        b = b + v
+        a = v * 2.0
+        total *= v
+    return total * a * b
+
+
+@case(X, Y)
+def loops_over_several_things(x, y):
+    total = 0.0
+    for i, (a, b) in enumerate(zip(x, y)):  # noqa: B905 -- Numba knows no `strict`
+        total += a * b * i
+    for (i, a), b in zip(enumerate(x, 2), y[::-1]):  # noqa: B905
+        total += a * b * i
+    for i, a in zip(range(5, 0, -2), x):  # noqa: B905
+        total *= 1.0 + a * i
+    for i, j in enumerate(range(2, 6)):
+        total += x[i] * x[j]
+    for i, a in enumerate((x[0], x[1])):
+        total += a * a * i
+        x[1] = 3.0 * a
+    for a, b in zip((x[0], x[1]), (1.0, x[2])):  # noqa: B905
+        total *= a + b
+    return total
+
+
+@case(X)
+def loops_that_end_or_are_left(x):
+    total = 0.0
+    for i in range(len(x)):
+        total += x[i] ** 2
+        if total > 100.0:
+            break
+    else:
+        total *= x[0]
+    for i in range(3):
+        for j in range(3):
+            if x[j] > 1.2:
+                break
+            total += x[j]
+        else:
+            if x[i] < 0.7:
+                continue
+            total *= x[i]
+            break
+        total += 1.0
+    else:
+        return total * 2.0
+    k = 0
+    while k < 3:
+        k += 1
+        if x[k] > 5.0:
+            return total
+    else:
+        total *= x[k]
+    return total
+
+
+@case(X)
+def lists_that_become_arrays(x):
+    i = 3
+    y = np.array([x[i] ** 2 for i in range(len(x))])
+    z = np.array([[x[i] * x[j] for j in range(3)] for i in range(2)])
+    whole = np.array([2 * i for i in range(3)])
+    largest = max([x[k] for k in range(3)])
+    return y.sum() * y[0] + z.sum() * z[1, 2] * x[i] + sum([v * v for v in x]) * largest + x[whole].sum()
+
+
+@case(X)
 def loops_over_arrays(x):
     total = 0.0
     for v in x:
@@ -485,6 +566,49 @@ def tuples_and_named_ones(pair, body):
     for k in range(len(body.place)):
         total += body.place[k] * body.mass * pair[1][0]
     return total * a * b * t[0]
+
+
+@case(X, State(0.5, 1.5))
+def tuples_bound_anew(x, state):
+    pair = (0, 1.0)
+    whole = ((x[0], 0.0), 1.0)
+    k = 0
+    while k < 5:
+        k += 1
+        if x[k] > 1.3:
+            continue
+        pair = (pair[1] * 0.5, pair[0] + x[k])
+        before = pair
+        for v in pair:
+            pair = (pair[1], v * pair[0] * 0.3)
+        (a, b), c = whole
+        whole = ((b + x[k], a * c), c * 1.1)
+        state = State(state.speed * 0.5 + x[k], state.place * state.speed)
+        if state.place > 1.2:
+            state = State(speed=state.speed, place=state.place * 0.5)
+        if pair[0] > 3.0:
+            break
+    return pair[0] * pair[1] * before[0], whole, state
+
+
+@case(X)
+def named_tuples_that_are_made(x):
+    body = Body(x * 2.0, x[0])
+    body.place[0] = body.mass * 3.0
+    other = Body(mass=body.place.sum(), place=body.place)
+    return other.mass * other.place[0], other
+
+
+@case(X, 7)
+def quotients_with_remainders(x, n):
+    q, r = divmod(n, 3)
+    a, b = divmod(x[0] * 5.0, 0.7)
+    return x[q] * r + b * a * x[1]
+
+
+@case(A)
+def elements_in_the_order_of_rows(a):
+    return np.prod(a[:3, :3]) * np.cumsum(a.T)[5] * max(a[0]) * min(a[1, 1:])
 
 
 # ---- other functions --------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -90,6 +91,29 @@ def test_batches():
         fgrad.vmap(fgrad.grad(f), in_axes=(0, None, None))(many, 0.1, 0.5),
         [fgrad.grad(f)(z, 0.1, 0.5) for z in many],
     )
+
+
+class State(NamedTuple):
+    place: float
+    speed: float
+
+
+def test_named_tuples_come_back_as_such():
+    @fgrad.kernel
+    def moved(state, x):
+        for k in range(len(x)):
+            state = State(state.place + state.speed * x[k], state.speed * 0.5)
+        return state, x[0]
+
+    x = np.array([1.0, 2.0, 4.0])
+    plain, _ = moved(State(1.0, 2.0), x)
+    for state, first in (moved(State(1.0, 2.0), fgrad.tensor(x)), fgrad.jit(moved)(State(1.0, 2.0), x)):
+        assert type(state) is State
+        assert state == plain
+        assert first == 1.0
+    np.testing.assert_allclose(fgrad.grad(lambda x: moved(State(1.0, 2.0), x)[0].place)(x), [2.0, 1.0, 0.5])
+    many = fgrad.vmap(lambda x: moved(State(1.0, 2.0), x)[0].place)(np.stack([x, 2 * x]))
+    np.testing.assert_allclose(many, [plain.place, 2 * plain.place - 1.0])
 
 
 def test_kernels_with_tuples_and_closures():

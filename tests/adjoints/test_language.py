@@ -197,7 +197,16 @@ def a_dictionary(x):
 
 
 def a_comprehension(x):
-    return sum([v * v for v in x])
+    y = [v * v for v in x]
+    return y[0]
+
+
+def a_comprehension_with_a_condition(x):
+    return np.array([v * v for v in x if v > 1.0])[0]
+
+
+def rows_that_may_differ(x):
+    return np.array([[x[i] for j in range(i)] for i in range(3)])[0, 0]
 
 
 def a_growing_list(x):
@@ -255,13 +264,15 @@ def unpacked(x):
     return first * rest[0]
 
 
-def an_else_of_a_loop(x):
-    for v in x:
-        if v > 9:
-            break
-    else:
-        return x[0]
-    return x[1]
+def a_tuple_beside_an_array(x):
+    total = 0.0
+    for v, w in zip((1.0, 2.0), x):  # noqa: B905 -- Numba knows no `strict`
+        total += v * w
+    return total
+
+
+def a_sum_in_another_type(x):
+    return np.sum(x, dtype=np.float32)
 
 
 def several_arrays_as_an_index(x):
@@ -351,10 +362,12 @@ def a_gufunc(x):
 
 REFUSED = [
     (a_dictionary, 1, "makes a dictionary. Keep its values in an array"),
-    (a_comprehension, 1, "makes a list. Write the loop, into an array that is made before"),
+    (a_comprehension, 1, "makes a list. Make an array of it, by np.array"),
+    (a_comprehension_with_a_condition, 1, "makes a list. Make an array of it, by np.array"),
+    (rows_that_may_differ, 1, "makes rows that may differ in length. Write the loop"),
     (a_growing_list, 1, "a list grows. Make an array of its final length"),
     (a_written_list, 2, "an element of a list or tuple is written. Make an array"),
-    (a_returned_list, 1, "a list, or an array of records, is returned. Return a tuple or arrays"),
+    (a_returned_list, 1, "a list, or a record, is returned. Return a tuple or arrays"),
     (a_string, 1, "makes a string. Leave strings out of kernels"),
     (a_generator, 2, "makes a generator. Write what it yields into an array"),
     (caught, 1, "catches exceptions. Test for the case with `if`"),
@@ -362,7 +375,8 @@ REFUSED = [
     (object_mode, 1, "leaves compiled code. Compute it before the kernel"),
     (a_walrus, 1, "assigns inside of an expression. Assign on a line before"),
     (unpacked, 1, "is assigned no tuple of its length. Name the parts"),
-    (an_else_of_a_loop, 1, "a loop has an `else`. Use a flag"),
+    (a_tuple_beside_an_array, 2, "a loop runs over a tuple beside an array or range. Make an array of the"),
+    (a_sum_in_another_type, 1, "`np.sum(x, dtype=np.float32)` has other arguments. Leave them out"),
     (several_arrays_as_an_index, 3, "is indexed by several arrays"),
     (a_sort, 1, "`np.sort` has no derivative here. Write it as a loop"),
     (an_array_from_two_places, 2, "an array is returned from inside a loop or branch. Return it at the end"),

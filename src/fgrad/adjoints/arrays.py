@@ -46,7 +46,7 @@ REFUSED: dict[type, tuple[str, str]] = {
     ast.Lambda: ("is a function inside of one", "Define it outside, under numba.njit"),
     ast.Yield: ("makes a generator", "Write what it yields into an array"),
     ast.YieldFrom: ("makes a generator", "Write what it yields into an array"),
-    ast.ListComp: ("makes a list", _LOOP),
+    ast.ListComp: ("makes a list", "Make an array of it, by np.array"),
     ast.GeneratorExp: ("makes a generator", _LOOP),
     ast.SetComp: ("makes a set", "Mark what is in it, in an array"),
     ast.DictComp: ("makes a dictionary", "Keep its values in an array"),
@@ -91,7 +91,7 @@ class Arrays(Indexing):
         if isinstance(value, int | float | complex) and not isinstance(value, np.generic):
             return Scalar(syntax.constant(value))
         if isinstance(value, tuple):
-            return Group([self.static(v) for v in value], getattr(value, "_fields", ()))
+            return Group.of(type(value), [self.static(v) for v in value])
         if isinstance(value, np.ndarray | np.generic):
             name = next((n for n, held in self.constants.items() if held is value), "")
             if not name:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,6 +41,8 @@ from fgrad.compat.numba import dispatcher_of, is_dispatcher, is_dufunc, is_gufun
 _MAKERS = {np.empty, np.zeros, np.ones, np.full, np.empty_like, np.zeros_like, np.ones_like, np.full_like}
 _GRIDS = {np.arange, np.eye, np.identity}
 _RANGES = {builtins.range, numba.prange}
+_OF_LISTS = (np.array, np.asarray, builtins.sum, builtins.min, builtins.max)
+_OF_ALL = {np.prod, np.cumsum, np.max, np.min}  # elements, in the order of rows
 
 
 class Calls:
@@ -51,6 +54,7 @@ class Calls:
     stale: dict[str, str]
     borrowed: dict[str, str]
     links: set[frozenset[str]]
+    for_arrays: set[ast.ListComp]
 
     if TYPE_CHECKING:
 
@@ -80,6 +84,8 @@ class Calls:
             function = found.value
         if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
             raise self.fail(f"`{ast.unparse(node)}` unpacks its arguments", "Write them one by one")
+        if function in _OF_LISTS:
+            self.for_arrays |= {a for a in node.args if isinstance(a, ast.ListComp)}
         return self.called(function, *self.arguments(node), node)
 
     def arguments(self, node: ast.Call) -> tuple[list[Value], dict[str, Value]]:
@@ -110,7 +116,14 @@ class Calls:
             return Scalar(dims_of(args[0].items[0] if isinstance(args[0], Group) else args[0])[0])  # type: ignore[arg-type]
         if function is tuple and isinstance(args[0], Group):
             return args[0]
-        if function in (builtins.min, builtins.max) and len(args) == 1 and isinstance(args[0], Group):
+        if isinstance(function, type) and issubclass(function, tuple) and hasattr(function, "_fields"):
+            return Group.of(function, list(self.bind(function, args, keywords).values()))
+        if function is divmod and all(isinstance(a, Scalar) for a in args):
+            x, y = (self.kept(a) for a in args)
+            return Group([self.binary(op, x, y) for op in (ast.FloorDiv, ast.Mod)])
+        if function in (builtins.min, builtins.max) and len(args) == 1:
+            if not isinstance(args[0], Group):
+                return self.library(np.min if function is builtins.min else np.max, args)
             args = args[0].items
         if function in (builtins.min, builtins.max) and len(args) > 1:
             return reduce(lambda x, y: self.mapped(function, [x, y]), args)
@@ -124,6 +137,8 @@ class Calls:
             function = np.sum
         special = getattr(self, f"np_{getattr(function, '__name__', '')}", None)
         if special is not None and function_name(function).startswith("np."):
+            if not _fits(special, args, keywords):
+                raise self.fail(f"`{ast.unparse(node)}` has other arguments", "Leave them out")
             made: Value | None = special(*args, **keywords)
             if made is not None:
                 return made
@@ -271,7 +286,8 @@ class Calls:
 
     def stacked(self, x: Value) -> Any:
         """Return an array of the numbers in a tuple."""
-        assert isinstance(x, Group)  # noqa: S101 -- who calls it has looked
+        if not isinstance(x, Group):
+            raise self.fail("an array is made of what is no list or tuple", "Write it into an array")
         if all(isinstance(i, Group) for i in x.items):
             rows = [i.items for i in x.items if isinstance(i, Group)]
             flat = [self.number(v) for r in rows for v in r]
@@ -298,23 +314,10 @@ class Calls:
             items = [self.converted(v, ty) for v in items]
         return Group(items, listed=True)
 
-    def converted(self, x: Any, ty: Any) -> Value:
-        """Return a number in another type."""
-        if x.type == ty:
-            return x  # type: ignore[no-any-return]
-        if isinstance(x.node, ast.Constant):
-            held: Any = x.node.value
-            return Scalar(syntax.constant(float(held), ty))
-        return self.mapped(ty, [x])
-
-    def np_array(self, x: Any, **keywords: Value) -> Value | None:
-        """Return `np.array` of numbers."""
-        if isinstance(x, Array | Lazy):
-            return self.copied(x)  # type: ignore[no-any-return]
-        array = self.stacked(x)
-        if "dtype" in keywords:
-            return self.astype(array, dtype_of(keywords["dtype"].value))  # type: ignore[union-attr]
-        return array  # type: ignore[no-any-return]
+    def np_array(self, x: Any, dtype: Value | None = None) -> Value | None:
+        """Return `np.array` of numbers, or of an array that is a new one."""
+        array = self.materialised(x) if isinstance(x, Array | Lazy) else self.stacked(x)
+        return array if dtype is None else self.astype(array, dtype_of(_object(dtype)))
 
     def np_copy(self, x: Any) -> Value:
         """Return `np.copy`."""
@@ -462,6 +465,8 @@ class Calls:
         """Return a function that is a kernel here."""
         held = [self.materialised(a) if isinstance(a, Lazy) else a for a in args]
         entry = LIBRARY[function].get(tuple(ndim_of(a) for a in held))
+        if entry is None and function in _OF_ALL and ndim_of(held[0]) > 1:
+            return self.library(function, [self.np_ravel(held[0])])
         if entry is None:
             raise self.fail(f"np.{function.__name__} takes arrays of these ranks", "Write the loop")
         for a in held:
@@ -521,7 +526,10 @@ class Calls:
             raise self.fail(f"`{ast.unparse(node)}` has no derivative here", "Use a function")
         if isinstance(base, Array | Lazy):
             if name in {"sum", "mean", "var", "std"}:
-                return getattr(self, f"np_{name}")(base, *args, **keywords)  # type: ignore[no-any-return]
+                special = getattr(self, f"np_{name}")
+                if not _fits(special, [base, *args], keywords):
+                    raise self.fail(f"`{ast.unparse(node)}` has other arguments", "Leave them out")
+                return special(base, *args, **keywords)  # type: ignore[no-any-return]
             if name in METHODS and not keywords:
                 return self.library(METHODS[name], [base, *args])
             if name == "copy":
@@ -576,41 +584,116 @@ class Calls:
 
     def iteration(self, node: ast.expr) -> tuple[str, Any]:
         """Return what a loop runs over: a range with what the target is at each turn, or a tuple."""
-        if isinstance(node, ast.Call):
-            known = self.expr(node.func) if isinstance(node.func, ast.Name | ast.Attribute) else None
-            function = known.value if isinstance(known, Static) else None
-            if function in _RANGES:
-                ends = [self.integer(self.expr(a)) for a in node.args]
-                zero, one = syntax.constant(0), syntax.constant(1)
-                start, stop, step = {1: lambda: (zero, *ends, one), 2: lambda: (*ends, one)}.get(
-                    len(ends), lambda: tuple(ends)
-                )()
-                return "range", (start, stop, step, None)
-            if function in (builtins.enumerate, builtins.zip):
-                sources = [self.elements(self.expr(a)) for a in node.args]
-                stop = sources[0][0]
-                for other, _ in sources[1:]:
-                    stop = syntax.call("min", stop, other, ty=types.intp)
-                if function is builtins.enumerate:
-                    get: Callable[[Any], Value] = lambda k: Group([Scalar(k), sources[0][1](k)])  # noqa: E731
-                else:
-                    get = lambda k: Group([g(k) for _, g in sources])  # noqa: E731
-                return "range", (syntax.constant(0), stop, syntax.constant(1), get)
-            if function is np.ndindex:
-                given = self.exprs(node.args)
-                shape = given[0].items if len(given) == 1 and isinstance(given[0], Group) else given
-                return "range", self.grid([self.integer(d) for d in shape], Group)
-            if function is np.ndenumerate:
-                a = self.materialised(self.expr(node.args[0]))
-                return "range", self.grid(dims_of(a), lambda at: Group([Group(at), self.indexed(a, at)]))
-        value = self.expr(node)
-        if isinstance(value, Group) and not value.axes:
-            return "static", value.items
-        stop, at = self.elements(value)
+        if self.iterates(node) in _RANGES:
+            return "range", (*self.ends(node), None)
+        found = self.turns(node)
+        if isinstance(found, list):
+            return "static", found
+        stop, at = found
         return "range", (syntax.constant(0), stop, syntax.constant(1), at)
 
+    def iterates(self, node: ast.expr) -> Any:
+        """Return the function whose call a loop runs over; None where it is no call by a name."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+            return None
+        known = self.expr(node.func)
+        return known.value if isinstance(known, Static) else None
+
+    def ends(self, node: Any) -> tuple[Any, Any, Any]:
+        """Return start, stop and step of a range."""
+        found = [self.integer(self.expr(a)) for a in node.args]
+        zero, one = syntax.constant(0), syntax.constant(1)
+        return {1: lambda: (zero, *found, one), 2: lambda: (*found, one)}.get(
+            len(found), lambda: tuple(found)
+        )()
+
+    def turns(self, node: Any) -> Any:
+        """Return the items of a tuple, or how many turns there are and what one of them has."""
+        function = self.iterates(node)
+        if function in _RANGES:
+            start, stop, step = (self.kept(Scalar(n)) for n in self.ends(node))
+            less = self.binary(ast.FloorDiv, self.binary(ast.Sub, start, stop), step)  # minus the turns
+            more = syntax.typed(ast.UnaryOp(ast.USub(), less.node), types.intp)
+            count = syntax.call("max", syntax.constant(0), more, ty=types.intp)
+            return count, lambda k: self.binary(ast.Add, start, self.binary(ast.Mult, Scalar(k), step))
+        if function is builtins.enumerate:
+            turns = self.turns(node.args[0])
+            start = self.kept(self.expr(node.args[1])) if node.args[1:] else None
+            return self.together(
+                [Scalar if start is None else lambda k: self.binary(ast.Add, start, Scalar(k)), turns]
+            )
+        if function is builtins.zip:
+            return self.together([self.turns(a) for a in node.args])
+        if function is np.ndindex:
+            given = self.exprs(node.args)
+            shape = given[0].items if len(given) == 1 and isinstance(given[0], Group) else given
+            return self.grid([self.integer(d) for d in shape], Group)
+        if function is np.ndenumerate:
+            a = self.materialised(self.expr(node.args[0]))
+            return self.grid(dims_of(a), lambda at: Group([Group(at), self.indexed(a, at)]))
+        value = self.expr(node)
+        if isinstance(value, Group) and not value.axes:
+            return self.kept(value).items
+        return self.elements(value)
+
+    def together(self, sources: Sequence[Any]) -> Any:
+        """Return turns that have what each of several sources has; a function gives as many as the others."""
+        tuples = [s for s in sources if isinstance(s, list)]
+        lengths = [s[0] for s in sources if isinstance(s, tuple)]
+        if tuples and lengths:
+            raise self.fail("a loop runs over a tuple beside an array or range", "Make an array of the tuple")
+        if tuples:
+            places = [syntax.constant(k) for k in range(min(map(len, tuples)))]
+            items = [s if isinstance(s, list) else list(map(s, places)) for s in sources]
+            return [Group(list(parts)) for parts in zip(*items, strict=False)]
+        stop = reduce(lambda x, y: syntax.call("min", x, y, ty=types.intp), lengths)
+        gets = [s[1] if isinstance(s, tuple) else s for s in sources]
+        return stop, lambda k: Group([get(k) for get in gets])
+
+    # ---- lists that become arrays -------------------------------------------------------------------
+
+    def of_ListComp(self, node: ast.ListComp) -> Value:  # noqa: D102, N802
+        if node not in self.for_arrays:
+            raise self.refused(node)
+        generators: list[ast.comprehension] = []
+        element: ast.expr = node
+        while isinstance(element, ast.ListComp):
+            generators += element.generators
+            if len(element.generators) > 1 or element.generators[0].ifs:
+                raise self.refused(node)
+            element = element.elt
+        targets = [n.id for g in generators for n in ast.walk(g.target) if isinstance(n, ast.Name)]
+        read = {n.id for g in generators for n in ast.walk(g.iter) if isinstance(n, ast.Name)}
+        if not read.isdisjoint(targets):
+            raise self.fail(f"`{ast.unparse(node)}` makes rows that may differ in length", "Write the loop")
+        turns: list[Any] = [self.turns(g.iter) for g in generators]
+        if not all(isinstance(t, tuple) for t in turns):
+            raise self.refused(node)
+        dims = [self.stable(count) for count, _ in turns]
+        before = dict(self.scope.names)
+        with self.aside() as loops, self.nest(dims) as at:
+            for g, (_, get), k in zip(generators, turns, at, strict=True):
+                self.bind_apart(g.target, get(k))
+            value = self.number(self.expr(element))
+            with self.aside() as made:
+                array = self.new(dims, value.ty)
+            self.out.append(syntax.Store(array.name, tuple(at), value, self.line))
+        self.scope.names = before
+        self.out += [*made, *loops]
+        return array  # type: ignore[no-any-return]
+
+    def bind_apart(self, target: Any, value: Any) -> None:
+        """Let the names of a comprehension stand for values, apart from the same names elsewhere."""
+        if isinstance(target, ast.Name):
+            self.scope.names[target.id] = self.kept(value, target.id)
+            return
+        if not isinstance(value, Group) or len(value.items) != len(target.elts):
+            raise self.fail(f"`{ast.unparse(target)}` is assigned no tuple of its length", "Name the parts")
+        for t, v in zip(target.elts, value.items, strict=True):
+            self.bind_apart(t, v)
+
     def grid(self, dims: Sequence[Any], get: Callable[[list[Value]], Value]) -> Any:
-        """Return a loop over all indices of a shape, as one range."""
+        """Return a loop over all indices of a shape: how many turns it has, and what one of them has."""
         held = [Scalar(self.stable(d)) for d in dims]
         sizes: list[Value] = [Scalar(syntax.constant(1))]
         for d in reversed(held):
@@ -623,7 +706,7 @@ class Calls:
                 found.append(self.binary(ast.Mod, self.binary(ast.FloorDiv, Scalar(k), size), d))
             return get(found)
 
-        return syntax.constant(0), self.number(sizes[0]), syntax.constant(1), at
+        return self.number(sizes[0]), at
 
     def elements(self, value: Value) -> tuple[Any, Callable[[Any], Value]]:
         """Return how many elements a loop runs over, and one of them."""
@@ -641,7 +724,7 @@ class Calls:
             fields, kinds = tuple(getattr(ty, "fields", ())), tuple(getattr(ty, "types", ()))
             named = zip(fields or range(len(kinds)), kinds, strict=True)
             parts = [self.parameter(self.fresh(f"{name}_{n}"), t, params) for n, t in named]
-            return Group(parts, fields)
+            return Group.of(getattr(ty, "instance_class", tuple), parts)
         if isinstance(ty, types.NoneType):
             return Static(None)
         if isinstance(syntax.element(ty), types.Record):
@@ -675,6 +758,15 @@ class Calls:
             kind = types.Array(inner, ndim, "C", readonly=True) if ndim else inner
             parts.append(self.parameter(self.fresh(f"{name}_{field}"), kind, params))
         return Group(parts, tuple(n for n, _ in syntax.element(ty).members), axes=axes)
+
+
+def _fits(function: Callable[..., Any], args: Sequence[Any], keywords: dict[str, Any]) -> bool:
+    """Return whether a function takes such arguments."""
+    try:
+        inspect.signature(function).bind(*args, **keywords)
+    except TypeError:
+        return False
+    return True
 
 
 def _frozen(ty: Any) -> Any:

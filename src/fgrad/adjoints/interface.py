@@ -339,7 +339,8 @@ def _rebuilt(structure: Any, outs: Sequence[Any]) -> Any:
     if structure is None:
         return None
     if isinstance(structure, tuple):
-        return tuple([_rebuilt(part, outs) for part in structure])
+        parts = [_rebuilt(part, outs) for part in structure]
+        return type(structure)(*parts) if hasattr(structure, "_fields") else tuple(parts)
     return outs[structure]
 
 

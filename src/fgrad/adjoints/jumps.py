@@ -65,17 +65,22 @@ class _Writer:
                     ends and not (a_ends and b) and not (b_ends and a) and (a_ends or b_ends),
                 )
             if isinstance(s, ast.For | ast.While):
-                loop, raised = self.loop(s)
+                loop, raised, otherwise = self.loop(s)
                 done += loop
+                rest = [*otherwise, *rest]
                 if raised and rest:
                     after, c, ends = self.block(rest, left, skipped)
                     return done + _guarded(after, raised, s), flags | raised | c, False
                 flags |= raised
+                if otherwise:
+                    after, c, ends = self.block(rest, left, skipped)
+                    return done + after, flags | c, ends
                 continue
             done.append(s)
         return done, flags, False
 
-    def loop(self, s: Any) -> tuple[list[ast.stmt], set[str]]:
+    def loop(self, s: Any) -> tuple[list[ast.stmt], set[str], list[ast.stmt]]:
+        """Return a loop, the flags it may raise, and what runs behind it unless it was left."""
         number = next(self.numbers)
         left, skipped = f".left_{number}", f".skipped_{number}"
         body, flags, _ = self.block(s.body, left, skipped)
@@ -89,12 +94,11 @@ class _Writer:
         if "return" in flags:
             until.append(RETURNED)
         made: Any = (
-            ast.For(s.target, s.iter, body, s.orelse)
-            if isinstance(s, ast.For)
-            else ast.While(s.test, body, s.orelse)
+            ast.For(s.target, s.iter, body, []) if isinstance(s, ast.For) else ast.While(s.test, body, [])
         )
         made.until = tuple(until)
-        return [*before, ast.copy_location(made, s)], flags & {"return"}
+        otherwise = _guarded(s.orelse, {left}, s) if left in flags else s.orelse
+        return [*before, ast.copy_location(made, s)], flags & {"return"}, otherwise
 
 
 def _set(flag: str, value: bool, where: ast.stmt) -> ast.stmt:

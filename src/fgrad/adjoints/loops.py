@@ -19,8 +19,6 @@ class Loops(Arrays):
     """Loops."""
 
     def on_For(self, s: ast.For) -> None:  # noqa: D102, N802
-        if s.orelse:
-            raise self.fail("a loop has an `else`", "Use a flag")
         target, made = self.iteration(s.iter)
         if target == "static":
             for value in made:
@@ -67,8 +65,6 @@ class Loops(Arrays):
         return nested or any(id(n) not in inside for n in reads)
 
     def on_While(self, s: ast.While) -> None:  # noqa: D102, N802
-        if s.orelse:
-            raise self.fail("a loop has an `else`", "Use a flag")
         until = tuple(self.variable(f) for f in getattr(s, "until", ()))
         count = self.fresh("turns")
         self.assign(count, syntax.constant(0))

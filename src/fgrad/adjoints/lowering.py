@@ -15,7 +15,7 @@ from numba import types
 from fgrad.adjoints import slopes, syntax
 from fgrad.adjoints.jumps import RESULT
 from fgrad.adjoints.loops import Loops
-from fgrad.adjoints.sources import Scope, Source, demand_frozen, source_of
+from fgrad.adjoints.sources import Scope, demand_frozen, source_of
 from fgrad.adjoints.syntax import (
     Assign,
     Function,
@@ -67,6 +67,7 @@ class Lowering(Loops):
         self.hint = "a"  # what to call an array that is made
         self.sources: dict[str, str] = {}  # arrays by the names of their views
         self.met: Counter[Any] = Counter()  # how often a loop was met
+        self.for_arrays: set[ast.ListComp] = set()  # comprehensions that become arrays
         self.refuses = False  # whether the kernel raises or asserts
         self.declared: list[tuple[Scope, Mapping[str, Any]]] = []  # functions with types of variables
 
@@ -170,7 +171,7 @@ class Lowering(Loops):
         function, declared = dispatcher.py_func, dispatcher.locals
         if not is_declared(dispatcher):
             return self.inline(function, args, keywords, declared)
-        bound = self.bind(source_of(function), function, args, keywords)
+        bound = self.bind(function, args, keywords)
         kinds = [self.kind(x) for x in bound.values()]
         found = None if None in kinds else declared_signature(dispatcher, kinds)
         found = found or only_signature(dispatcher)
@@ -220,7 +221,7 @@ class Lowering(Loops):
         if len(self.scopes) > 30:
             raise self.fail("calls are nested too deeply", "Write the recursion as a loop")
         scope = Scope(source)
-        bound = self.bind(source, function, args, keywords)
+        bound = self.bind(function, args, keywords)
         line = self.line
         self.scopes.append(scope)
         depth, self.depth = self.depth, 0
@@ -230,6 +231,8 @@ class Lowering(Loops):
             if isinstance(value, Scalar) and name in scope.assigned:
                 value = self.held(value.node, name)
                 scope.variables[name] = value.node.id
+            elif name in scope.assigned and _has_numbers_alone(value):
+                value = self.bind_parts(name, value)
             scope.names[name] = value
         self.block(scope.body)
         if declared:
@@ -243,7 +246,7 @@ class Lowering(Loops):
         return isinstance(x, Scalar) and isinstance(x.node, ast.Name) and x.node.id in self.loops
 
     def bind(
-        self, source: Source, function: Callable[..., Any], args: Sequence[Value], keywords: dict[str, Value]
+        self, function: Callable[..., Any], args: Sequence[Value], keywords: dict[str, Value]
     ) -> dict[str, Value]:
         """Return arguments by the names of parameters."""
         signature = inspect.signature(function)
@@ -251,11 +254,11 @@ class Lowering(Loops):
             bound = signature.bind(*args, **keywords)
         except TypeError as error:
             raise self.fail(
-                f"the call of {source.name} does not fit: {error}", "Call it by its signature"
+                f"the call of {function.__name__} does not fit: {error}", "Call it by its signature"
             ) from None
         for p in signature.parameters.values():
             if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-                raise self.fail(f"{source.name} takes any number of arguments", "Name its parameters")
+                raise self.fail(f"{function.__name__} takes any number of arguments", "Name its parameters")
             if p.name not in bound.arguments:
                 bound.arguments[p.name] = self.static(p.default)
         return {name: bound.arguments[name] for name in signature.parameters}
@@ -388,7 +391,24 @@ class Lowering(Loops):
             return
         if isinstance(value, Lazy):
             value = self.steady(value) if value.source else self.materialised(value, name)
-        self.scope.names[name] = self.kept(value, name) if isinstance(value, Group) else value
+        if isinstance(value, Group):
+            value = self.kept(value, name)
+            if self.scope.stores[name] > 1 and _has_numbers_alone(value):
+                value = self.bind_parts(name, value)
+        self.scope.names[name] = value
+
+    def bind_parts(self, name: str, value: Any) -> Any:
+        """Return a tuple of numbers as variables, which a name that is bound anew keeps."""
+        items: list[Value] = []
+        for k, x in enumerate(value.items):
+            part = f"{name}.{k}"
+            if isinstance(x, Group):
+                items.append(self.bind_parts(part, x))
+            else:
+                inner = self.variable(part)
+                self.assign(inner, x.node)
+                items.append(self.scalar(inner))
+        return replace(value, items=items)
 
     def variable(self, name: str) -> str:
         """Return the name of the scalar that a name of this function is."""
@@ -412,8 +432,8 @@ class Lowering(Loops):
             if self.depth:
                 raise self.fail("an array is returned from inside a loop or branch", "Return it at the end")
             return value
-        if isinstance(value, Group) and (value.listed or value.axes):
-            raise self.fail("a list, or an array of records, is returned", "Return a tuple or arrays")
+        if isinstance(value, Group) and (value.listed or (value.fields and not value.named)):
+            raise self.fail("a list, or a record, is returned", "Return a tuple or arrays")
         if isinstance(value, Group):
             parts = before.items if isinstance(before, Group) else [None] * len(value.items)
             if len(parts) != len(value.items):
@@ -482,10 +502,10 @@ class Lowering(Loops):
                 else:
                     found[name] = self.scalar(inner)
             elif x is None or y is None:
-                v = x or y
+                v: Any = x or y
                 found[name] = (
                     v
-                    if isinstance(v, Scalar | Static)
+                    if isinstance(v, Scalar | Static) or _has_numbers_alone(v)
                     else Lost(f"the array {name} is made in one branch, or in a loop, at line {line}")
                 )
             else:
@@ -493,11 +513,21 @@ class Lowering(Loops):
         return found
 
 
+def _has_numbers_alone(x: Any) -> bool:
+    """Return whether a value is a tuple of numbers, or of such tuples."""
+    if not isinstance(x, Group) or x.listed or x.axes:
+        return False
+    return all(isinstance(i, Scalar) or _has_numbers_alone(i) for i in x.items)
+
+
 def _same(x: Any, y: Any) -> bool:
     if isinstance(x, Scalar) and isinstance(y, Scalar):
         return isinstance(x.node, ast.Name) and isinstance(y.node, ast.Name) and x.node.id == y.node.id
     if isinstance(x, Array) and isinstance(y, Array):
         return x.name == y.name
+    if isinstance(x, Group) and isinstance(y, Group):
+        forms = [(len(g.items), g.fields, g.listed, g.axes, g.named) for g in (x, y)]
+        return forms[0] == forms[1] and all(map(_same, x.items, y.items))
     return isinstance(x, Static) and isinstance(y, Static) and x.value is y.value
 
 
@@ -569,6 +599,8 @@ def _one_pass(
             scope.variables[name] = inner
             work.assign(inner, value.node)
             scope.names[name] = work.scalar(inner)
+        elif name in scope.assigned and _has_numbers_alone(value):
+            scope.names[name] = work.bind_parts(name, value)
     work.block(scope.body)
     result = work.converted(scope.result, returned) if returned is not None else scope.result
     returns: list[str] = []
@@ -583,11 +615,12 @@ def _one_pass(
 
 
 def _flat(work: Lowering, value: Value, names: list[str]) -> Any:
-    """Return the structure of a result: None, a place among the names, or a tuple of those."""
+    """Return the structure of a result: None, a place among the names, or a tuple of those, as it is."""
     if isinstance(value, Static) and value.value is None:
         return None
     if isinstance(value, Group):
-        return tuple([_flat(work, v, names) for v in value.items])
+        parts = [_flat(work, v, names) for v in value.items]
+        return value.named(*parts) if value.named else tuple(parts)
     if isinstance(value, Scalar) and not isinstance(value.node, ast.Name):
         value = work.kept(value, "result")
     names.append(value.node.id if isinstance(value, Scalar) else value.name)  # type: ignore[union-attr]

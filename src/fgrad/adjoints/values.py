@@ -72,6 +72,13 @@ class Group:
     fields: tuple[str, ...] = ()
     listed: bool = False
     axes: int = 0  # of an array of records
+    named: Any = None  # the class of a named tuple
+
+    @classmethod
+    def of(cls, kind: Any, items: list[Value]) -> Group:
+        """Return a tuple of a class, which may be one of named tuples."""
+        fields = getattr(kind, "_fields", ())
+        return cls(items, fields, named=kind if fields else None)
 
 
 @dataclass(eq=False)
