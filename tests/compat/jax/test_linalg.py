@@ -106,6 +106,22 @@ def test_dot_general():
     close(lax.dot(x[0], y[0].T), np.asarray(x[0]) @ np.asarray(y[0]).T)
 
 
+@pytest.mark.parametrize(
+    "product",
+    [
+        jnp.matmul,
+        lambda x, y, **options: jnp.einsum("ij,jk->ik", x, y, **options),
+        lambda x, y, **options: lax.dot_general(x, y, (((1,), (0,)), ((), ())), **options),
+    ],
+)
+def test_products_hold_what_is_preferred(product):
+    x = jnp.full((2, 2), 100, jnp.int8)
+    y = product(x, x, preferred_element_type=jnp.int32)
+    assert y.dtype == jnp.int32
+    close(y, np.full((2, 2), 20000))
+    assert product(x * 1.0, x * 1.0, preferred_element_type=jnp.float16).dtype == jnp.float16
+
+
 def test_attention():
     x = jnp.arange(24.0).reshape(1, 3, 4, 2) / 24
     few = x[:, :, :2]
@@ -123,6 +139,8 @@ def test_attention():
         attend(x, x, x, local_window_size=2)
     with pytest.raises(ValueError, match="one kind"):
         attend(x, x, few)
+    with pytest.raises(ValueError, match="must be a multiple"):
+        attend(x[:, :, :3], few, few)
 
 
 def test_norms_of_matrices():

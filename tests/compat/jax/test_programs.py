@@ -783,6 +783,13 @@ def test_transposed_convolutions():
     line, pair = jnp.arange(4.0).reshape(1, 4, 1), jnp.arange(6.0).reshape(3, 1, 2)
     y = lax.conv_transpose(line, pair, (2,), ((0, 1),), use_consistent_padding=True)
     close(y[0, :, 0], [0, 0, 4, 2, 8, 4, 12, 6])
+    for conv in (lax.conv_transpose, lax.conv_general_dilated):
+        short = [2000 * x.astype(jnp.float16), w[..., :3, :].astype(jnp.float16)]
+        if conv is lax.conv_general_dilated:
+            short = [jnp.moveaxis(short[0], -1, 1), jnp.transpose(short[1], (3, 2, 0, 1))]
+        y = conv(*short, (1, 1), "SAME", preferred_element_type=jnp.float32)
+        assert y.dtype == jnp.float32
+        close(y, conv(*[v.astype(jnp.float32) for v in short], (1, 1), "SAME"))
     z = lax.conv_transpose(x, jnp.swapaxes(w, 2, 3), (2, 3), "SAME", transpose_kernel=True)
     y = lax.conv_transpose(x, w[::-1, ::-1], (2, 3), "SAME")
     close(z, y)

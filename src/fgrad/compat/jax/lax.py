@@ -29,6 +29,7 @@ from fgrad.compat.jax.arrays import (
 )
 from fgrad.compat.jax.jaxprs import own_primitive
 from fgrad.compat.jax.numpy import NAMES as NUMPY
+from fgrad.compat.jax.numpy import wide_enough
 from fgrad.compat.jax.transformations import Flat, inside
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.jax.types import CONFIG, promoted
@@ -360,9 +361,11 @@ def conv_general_dilated(
     dimension_numbers: Any = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
+    preferred_element_type: Any = None,
     **_: Any,
 ) -> Array:
-    """Return the convolution of images with a kernel."""
+    """Return the convolution of images with a kernel, computed in the dtype that is preferred."""
+    lhs, rhs = wide_enough(preferred_element_type, lhs, rhs)
     if batch_group_count != 1:
         raise NotImplementedError(
             "fgrad's jax.lax.conv_general_dilated has no batch_group_count: call it by parts"
@@ -394,7 +397,7 @@ def conv_general_dilated(
         )
         return fnp.transpose(y, [result.index(i) for i in range(rank + 2)])
 
-    return elementwise(conv, lhs, rhs, inexact=True).astype(as_array(lhs).dtype)
+    return elementwise(conv, lhs, rhs, inexact=True).astype(preferred_element_type or lhs.dtype)
 
 
 def conv_general_dilated_patches(
@@ -443,8 +446,6 @@ def conv_transpose(
     use_consistent_padding: bool = False,
 ) -> Array:
     """Return the convolution of images, between whose elements there are zeros, with a kernel."""
-    if preferred_element_type is not None:
-        raise NotImplementedError("fgrad's jax.lax.conv_transpose has no preferred_element_type")
     w = as_array(rhs)
     rank = w.ndim - 2
     space = "HWD"[:rank]
@@ -458,7 +459,9 @@ def conv_transpose(
         sides = list(map(_transposed_pads, spread, strides, given))
     if transpose_kernel:
         w = made(fnp.swapaxes(fnp.flip(w._tensor, tuple(axes)), outer, inner), w.form)
-    return conv_general_dilated(lhs, w, (1,) * rank, sides, strides, gaps, numbers)
+    return conv_general_dilated(
+        lhs, w, (1,) * rank, sides, strides, gaps, numbers, preferred_element_type=preferred_element_type
+    )
 
 
 def _transposed_pads(window: int, stride: int, padding: Any) -> tuple[int, int]:
@@ -515,7 +518,7 @@ def dot_general(
     **_: Any,
 ) -> Array:
     """Return products summed over pairs of axes; axes of batches come first, then those of the left array."""
-    x, y = as_array(lhs), as_array(rhs)
+    x, y = wide_enough(preferred_element_type, lhs, rhs)
     (summed, others), (batch, along) = dimension_numbers
     left = list(range(x.ndim))
     right = [x.ndim + k for k in range(y.ndim)]

@@ -91,7 +91,12 @@ def dot_product_attention(
     if any(v is not None and v is not False for v in options.values()):
         raise NotImplementedError(f"fgrad's jax.nn.dot_product_attention has no {', '.join(options)}")
     q, k, v = map(as_array, (query, key, value))
-    if not q.dtype == k.dtype == v.dtype or q.shape[-2] % k.shape[-2] or k.shape[:-1] != v.shape[:-1]:
+    if q.shape[-2] % k.shape[-2]:
+        raise ValueError(
+            "The number of query heads must be a multiple of key/value heads, but got "
+            f"{q.shape[-2]} vs {k.shape[-2]}"
+        )
+    if not q.dtype == k.dtype == v.dtype or k.shape[:-1] != v.shape[:-1]:
         kinds = ", ".join(f"{x.dtype}{list(x.shape)}" for x in (q, k, v))
         raise ValueError(f"query, key and value are not of one kind: {kinds}")
     k, v = (NUMPY["repeat"](x, q.shape[-2] // k.shape[-2], -2) for x in (k, v))

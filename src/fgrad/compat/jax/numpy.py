@@ -44,7 +44,7 @@ from fgrad.compat.standins import by_name, words
 from fgrad.core.tensor import Tensor
 from fgrad.transforms.calling import is_traced
 
-__all__ = ["FFT", "NAMES", "shape_of", "together", "wrapped"]
+__all__ = ["FFT", "NAMES", "shape_of", "together", "wide_enough", "wrapped"]
 
 Function = Callable[..., Any]
 Shape = Sequence[int] | int
@@ -188,6 +188,12 @@ def _index(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
     return made(f(x._tensor, *args, **kwargs)).astype(int)
 
 
+def wide_enough(kind: Any, *operands: Any) -> list[Array]:
+    """Return operands of a product, in which nothing is lost that its result of a dtype could hold."""
+    arrays = [as_array(x) for x in operands]
+    return arrays if kind is None else [x.astype(promote_types(x.dtype, dtype_of(kind))) for x in arrays]
+
+
 def _product(name: str) -> Function:
     found = getattr(fnp, name)
 
@@ -195,7 +201,8 @@ def _product(name: str) -> Function:
         kind = kwargs.pop("preferred_element_type", None)
         for key in ("precision", "out_sharding"):  # it is the highest, and there is one
             kwargs.pop(key, None)
-        out = elementwise(of_shapes(name, lambda x, y: found(x, y, *args, **kwargs)), a, b)
+        operands = wide_enough(kind, a, b)
+        out = elementwise(of_shapes(name, lambda x, y: found(x, y, *args, **kwargs)), *operands)
         return out if kind is None else out.astype(kind)
 
     return _named(name, function)
@@ -499,7 +506,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, **_: Any) -> 
     return made(fnp.take_along_axis(x._tensor, as_array(indices)._tensor, axis), x.strong)
 
 
-def einsum(subscripts: str, /, *operands: Any, precision: Any = None, **_: Any) -> Array:
+def einsum(subscripts: str, /, *operands: Any, preferred_element_type: Any = None, **_: Any) -> Array:
     """Return the Einstein sum of operands; axes of an ellipsis that the result leaves out are summed."""
     terms, arrow, result = subscripts.partition("->")
     if "..." in terms and arrow and "..." not in result:
@@ -509,7 +516,9 @@ def einsum(subscripts: str, /, *operands: Any, precision: Any = None, **_: Any) 
             count = as_array(x).ndim - len(part.replace("...", ""))
             parts[i] = part.replace("...", "".join(unused[-count:] if count else ()))
         subscripts = f"{','.join(parts)}->{result}"
-    return elementwise(lambda *xs: fnp.einsum(subscripts, *xs), *operands)
+    arrays = wide_enough(preferred_element_type, *operands)
+    out = elementwise(lambda *xs: fnp.einsum(subscripts, *xs), *arrays)
+    return out if preferred_element_type is None else out.astype(preferred_element_type)
 
 
 def astype(x: Any, dtype: Any, /, **_: Any) -> Array:
