@@ -366,6 +366,65 @@ def held():
     yield "a learning rate", lambda x: x * optimizer.lr, put(optimizer, "lr", 5.0)
 
 
+class Layer:
+    def __init__(self, inner=None):
+        self.factor, self.inner = 2.0, inner
+
+    def update(self, x):
+        return x * self.factor
+
+    def write(self, out, x):
+        out[:] = x * self.factor
+
+    def insert(self, x):
+        return self.inner.update(x)
+
+
+class Assigned(Layer):
+    def __setitem__(self, out, x):
+        self.write(out, x)
+
+
+class Doubling(dict):
+    factor = 2.0
+
+    def update(self, x):
+        return x * self.factor
+
+
+def called_as_lists_are():
+    """Return functions whose names for what they call are those by which lists and dictionaries grow."""
+    layers, module = [Layer(Layer()) for _ in range(5)], types.ModuleType("functions_of_a_user")
+    exec("scale = 2.0\ndef add(x):\n    return x * scale", vars(module))
+    first, second, third, fourth, fifth = layers
+    table, place = Doubling(), Assigned()
+    optimizer, chained = fg.optim.sgd(lambda step: first.factor), fg.optim.adam(lambda step: second.factor)
+    yield "a schedule", lambda x: optimizer.update(x, chosen)[0], put(first, "factor", 5.0)
+    chosen, states = optimizer.init(X), chained.init(X)
+    yield "a schedule of a chain", lambda x: chained.update(x, states)[0], put(second, "factor", 5.0)
+    yield "a method update", lambda x: third.update(x), put(third, "factor", 5.0)
+    yield "a method insert", lambda x: fourth.insert(x), put(fourth.inner, "factor", 5.0)
+    yield "a function add", lambda x: module.add(x), put(vars(module), "scale", 5.0)
+
+    def written_by(write):
+        def f(x):
+            out = fg.numpy.zeros(3)
+            write(out, x)
+            return out
+
+        return f
+
+    def assigns(out, x):
+        place[out] = x
+
+    yield "a method write", written_by(lambda out, x: fifth.write(out, x)), put(fifth, "factor", 5.0)
+    yield "an assignment", written_by(assigns), lambda: setattr(place, "factor", 5.0)
+    row = type("Row", (list,), {"scaled": lambda self, x: x * self.factor})([1.0])
+    row.factor = 2.0
+    yield "an attribute of a list", lambda x: row.scaled(x), lambda: setattr(row, "factor", 5.0)
+    yield "a dictionary with an update of its own", table.update, lambda: setattr(Doubling, "factor", 5.0)
+
+
 class Measured(type):
     @property
     def size(cls):
@@ -402,7 +461,9 @@ def custom():
 
 CASES = [
     pytest.param(f, change, id=f"{i} {name}")
-    for i, (name, f, change) in enumerate((*cases(), *later(), *elsewhere(), *held(), *unnamed()))
+    for i, (name, f, change) in enumerate(
+        (*cases(), *later(), *elsewhere(), *held(), *unnamed(), *called_as_lists_are())
+    )
     if change
 ]
 

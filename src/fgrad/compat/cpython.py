@@ -162,6 +162,7 @@ class Reads(NamedTuple):
     variables: frozenset[str]
     attributes: frozenset[str]
     asked: frozenset[str]  # of these, what `getattr` and `hasattr` may be given
+    added: frozenset[str]  # of any kind, what code adds to if it is a list, dictionary or file: `log.append`
 
 
 @lru_cache(4096)
@@ -199,9 +200,11 @@ def _note_reads(code: CodeType, found: dict[str, set[str]]) -> None:
         if kind is None:
             continue
         after = [(s.opname, s.argval) for s in steps[i + 1 : i + 3]]
-        adds = bool(after) and _KINDS.get(after[0][0]) == "attributes" and after[0][1] in _ADDING
+        adds = bool(after) and _KINDS.get(after[0][0]) == "attributes" and after[0][1] in ADDING
         puts = len(after) == 2 and after[0][0].startswith("LOAD") and after[1][0] == "STORE_SUBSCR"
-        if not adds and not puts and not _counts(steps[i : i + 6]):
+        if adds or puts:
+            found["added"].add(step.argval)
+        elif not _counts(steps[i : i + 6]):
             found[kind].add(step.argval)
 
 
@@ -223,7 +226,7 @@ _KINDS = {
     **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"), "attributes"),
 }
 _SPELLING = frozenset({"getattr", "hasattr", "attrgetter", "vars", "__dict__"})  # take names as strings
-_ADDING = frozenset({"append", "appendleft", "extend", "insert", "add", "update", "write", "clear", "put"})
+ADDING = frozenset({"append", "appendleft", "extend", "insert", "add", "update", "write", "clear", "put"})
 
 _EXAMPLE = """
 def outer(held, log, x):
@@ -257,6 +260,7 @@ def reads_are_known() -> bool:
         found["enclosing"] - {"__class__", "__classdict__"} == {"held"}
         and variables <= found["variables"]
         and found["attributes"] - {"append"} == {"part", "number", "taken", "above", "own"}
+        and found["added"] == {"log"}
     )
 
 

@@ -20,9 +20,19 @@ import types
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    MutableSequence,
+    MutableSet,
+    Sequence,
+)
 from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
+from io import IOBase
 from typing import Any
 
 import numpy as np
@@ -175,17 +185,18 @@ def _walked(fun: Callable[..., Any], given: Iterable[Any]) -> _Walk:
     """Return the walk that knows all the names that lead on."""
     names: set[str] = set()
     asked: set[str] = set()
+    added: set[str] = set()
     given = list(given)
     _own.package = (getattr(fun, "__module__", None) or "").partition(".")[0]
     try:
         while True:
-            walk = _Walk(names, asked)
+            walk = _Walk(names, asked, added)
             for x in (fun, *given):
                 walk.see(x, DEPTH)
             walk.run()
-            if (walk.names, walk.asked) == (names, asked):
+            if (walk.names, walk.asked, walk.added) == (names, asked, added):
                 return walk
-            names, asked = walk.names, walk.asked
+            names, asked, added = walk.names, walk.asked, walk.added
     finally:
         _own.package = None
 
@@ -193,9 +204,10 @@ def _walked(fun: Callable[..., Any], given: Iterable[Any]) -> _Walk:
 class _Walk:
     """One walk through what a function reaches by names that are known to be in its code."""
 
-    def __init__(self, names: set[str], asked: set[str]) -> None:
+    def __init__(self, names: set[str], asked: set[str], added: set[str]) -> None:
         self.wanted, self.optional = names, asked  # `asked`: of the names those that may be missing
-        self.names, self.asked = set(names), set(asked)
+        self.written = added - names  # of what code only adds to
+        self.names, self.asked, self.added = set(names), set(asked), set(added)
         self.found: dict[tuple[Any, ...], tuple[str, str]] = {}  # (title, condition) of what was seen
         self.namespace: dict[str, Any] = {}
         self._seen: dict[int, tuple[Any, int]] = {}
@@ -209,6 +221,11 @@ class _Walk:
         self.is_cut = False  # whether something lies too many steps away
         self.seeds = False  # whether code names what may take its seed from the system
         self.clocks = False  # whether it names a clock
+
+    def chosen(self, members: Any) -> list[str]:
+        """Return which of some attributes code reads, in order."""
+        written = [name for name in self.written & set(members) if not _is_log(members[name])]
+        return sorted((self.wanted & set(members)).union(written))
 
     def name(self, x: Any) -> str:
         """Return a name for an object."""
@@ -275,8 +292,10 @@ class _Walk:
             self._items(x, f"list({self.name(x)}.values())", list(x.values()), depth)
             keys = self.name(list(x))
             self.found[id(x), "keys"] = "the keys of a dictionary", f"list({self.name(x)}) == {keys}"
+            self._subclass(x, depth)
         elif isinstance(x, list | tuple | set | frozenset | deque):
             self._items(x, self.name(x), list(x), depth)
+            self._subclass(x, depth)
         elif isinstance(x, types.GeneratorType):
             self.found[id(x), "position"] = "a generator", f"{self.name(_Position(x))}.holds()"
         elif isinstance(x, Iterator) and type(x).__module__ in {"builtins", "itertools"}:
@@ -333,7 +352,7 @@ class _Walk:
         """Note what code takes of a module or class by name."""
         if _is_library(getattr(x, "__module__", None) if isinstance(x, type) else title):
             return
-        for name in sorted(self.wanted & set(members)):
+        for name in self.chosen(members):
             value = members[name]
             if isinstance(value, types.ModuleType | type):
                 if not name.startswith("__"):
@@ -390,13 +409,20 @@ class _Walk:
         for base in self._classes(kind):
             for name, value in base.__dict__.items():
                 if isinstance(value, types.MemberDescriptorType):
-                    if name in self.wanted:
+                    if name in self.wanted or (
+                        name in self.written and not _is_log(getattr(x, name, _MISSING))
+                    ):
                         place = f"getattr({self.name(x)}, {name!r}, _MISSING)"
                         held = getattr(x, name, _MISSING)
                         self.hold((id(x), name), f"{kind.__qualname__}.{name}", place, held)
                         self.see(held, depth - 1)
                 elif name in self.wanted or (name.startswith("__") and name not in _QUIET):
                     self._method(base, name, value, depth)
+
+    def _subclass(self, x: Any, depth: int) -> None:
+        """Note what a container has beside its items if its class is the user's."""
+        if not _is_library(type(x).__module__):
+            self._object(x, depth)
 
     def _held(self, x: Any, depth: int) -> None:
         """Note what the user can write to of an object whose class is a library's.
@@ -405,10 +431,10 @@ class _Walk:
         else a library keeps in its objects (caches, counters, locks) is its own.
         """
         kind, own = type(x), getattr(x, "__dict__", {})
-        everything = _is_container(kind)
+        everything, chosen = _is_container(kind), self.chosen(own)
         for name, value in list(own.items()):
             is_array = isinstance(value, np.ndarray | Tensor) and kind.__module__.partition(".")[0] != "fgrad"
-            if everything or is_array or name in self.wanted:
+            if everything or is_array or name in chosen:
                 self._attribute(x, name, value)
                 self.see(value, depth - 1)
         if everything and isinstance(own, dict):
@@ -417,7 +443,7 @@ class _Walk:
     def _attributes(self, x: Any, own: dict[str, Any], title: str, depth: int) -> None:
         """Note the attributes of an object or function itself, and that there are no more."""
         every = "__dict__" in self.wanted  # code takes attributes whatever they are called
-        for name in sorted(own if every else self.wanted & own.keys()):
+        for name in sorted(own) if every else self.chosen(own):
             self._attribute(x, name, own[name])
             self.see(own[name], depth - 1)
         if every:
@@ -468,9 +494,11 @@ class _Walk:
     def _code(self, f: types.FunctionType, depth: int) -> None:
         read = cpython.reads(f.__code__)
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
-            if name not in read.enclosing or cell == types.CellType():  # not assigned yet
+            if name not in read.enclosing | read.added or cell == types.CellType():  # not assigned yet
                 continue
             value = cell.cell_contents
+            if name not in read.enclosing and _is_log(value):
+                continue
             if not _is_quiet(value):
                 self.hold((id(cell),), name, f"{self.name(cell)}.cell_contents", value)
             self.see(value, depth)
@@ -478,6 +506,7 @@ class _Walk:
             return
         self.names |= read.attributes
         self.asked |= read.asked
+        self.added |= read.added
         self.hold((id(f), "code"), f"the code of {name_of(f)}", f"{self.name(f)}.__code__", f.__code__)
         for name in ("__defaults__", "__kwdefaults__"):
             values = getattr(f, name)
@@ -494,8 +523,10 @@ class _Walk:
         )
         if not {"environ", "getenv"}.isdisjoint(read.variables | read.attributes):
             self.see(os.environ, depth)
-        for name in sorted(read.variables & f.__globals__.keys()):
+        for name in sorted((read.variables | read.added) & f.__globals__.keys()):
             value = f.__globals__[name]
+            if name not in read.variables and _is_log(value):
+                continue
             if not _is_quiet(value):
                 place = f"{self.name(f.__globals__)}.get({name!r}, _MISSING)"
                 self.hold((id(f.__globals__), name), name, place, value)
@@ -561,6 +592,14 @@ def _is_container(kind: type) -> bool:
     if package == "fgrad":
         return kind.__module__.startswith("fgrad.scipy.")
     return hasattr(kind, "__getattr__") and package not in sys.stdlib_module_names
+
+
+def _is_log(x: Any) -> bool:
+    """Return whether `append`, `update` and their like, and `x[i] = y`, only write to a value."""
+    if not isinstance(x, MutableMapping | MutableSequence | MutableSet | np.ndarray | Tensor | IOBase):
+        return False
+    names = cpython.ADDING | {"__setitem__"}
+    return all(_is_library(base.__module__) or names.isdisjoint(vars(base)) for base in type(x).__mro__)
 
 
 def _is_quiet(x: Any) -> bool:
