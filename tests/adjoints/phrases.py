@@ -155,6 +155,25 @@ def parts_seen_through(z):
     return real[0] * tail[0] + before
 
 
+@case(Z)
+def loops_over_parts_that_they_change(z):
+    total, k = 0.0, 0
+    for v in z.real:
+        total += v * v
+        k += 1  # noqa: SIM113 -- as users do
+        if k < 5:
+            z[k] = z[k - 1] * 0.5 + z[k] ** 2
+    for i, (a, b) in enumerate(zip(z.real, z.imag)):  # noqa: B905 -- Numba knows no `strict`
+        total += a * b
+        if i < 4:
+            z[i + 1] *= a
+    for at, v in np.ndenumerate(z.imag):
+        total += v
+        if at[0] < 4:
+            z[at[0] + 1] = z[at[0]] * 2.0
+    return total
+
+
 @case(X)
 def a_new_axis_seen_through(x):
     row = x[None, :]

@@ -264,6 +264,43 @@ def unpacked(x):
     return first * rest[0]
 
 
+def rows_with_a_new_axis(x):
+    total = 0.0
+    for row in x[:, None]:
+        total += row[0]
+        x[1] = total
+    return total
+
+
+def a_new_axis_raveled(x):
+    y = x[None, :].ravel()
+    y[0] = 5.0 * x[1]
+    return x[0] * y[2]
+
+
+def a_new_axis_transposed(x):
+    y = x[None, :].T
+    x[0] = 5.0 * x[1]
+    return y[0, 0]
+
+
+def the_array_itself(x):
+    y = np.ascontiguousarray(x[None, :])
+    x[0] = 5.0 * x[1]
+    return y[0, 0]
+
+
+@numba.njit
+def with_a_new_axis(x):
+    return x[None, :]
+
+
+def a_returned_view(x):
+    y = with_a_new_axis(x)
+    x[0] = 5.0 * x[1]
+    return y[0, 0]
+
+
 def a_tuple_beside_an_array(x):
     total = 0.0
     for v, w in zip((1.0, 2.0), x):  # noqa: B905 -- Numba knows no `strict`
@@ -375,6 +412,11 @@ REFUSED = [
     (object_mode, 1, "leaves compiled code. Compute it before the kernel"),
     (a_walrus, 1, "assigns inside of an expression. Assign on a line before"),
     (unpacked, 1, "is assigned no tuple of its length. Name the parts"),
+    (rows_with_a_new_axis, 3, "two names of one array are used, and line"),
+    (a_new_axis_raveled, 3, "two names of one array are used, and line"),
+    (a_new_axis_transposed, 3, "two names of one array are used, and line"),
+    (the_array_itself, 3, "two names of one array are used, and line"),
+    (a_returned_view, 3, "two names of one array are used, and line"),
     (a_tuple_beside_an_array, 2, "a loop runs over a tuple beside an array or range. Make an array of the"),
     (a_sum_in_another_type, 1, "`np.sum(x, dtype=np.float32)` has other arguments. Leave them out"),
     (several_arrays_as_an_index, 3, "is indexed by several arrays"),

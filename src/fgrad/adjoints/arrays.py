@@ -428,6 +428,13 @@ class Arrays(Indexing):
         self.loop_over(made, x)
         return made
 
+    def shared(self, x: Value, base: str = "a") -> Array:
+        """Return an array for what shares memory with others: where it is a copy, none may change later."""
+        made = self.materialised(x, base)
+        if isinstance(x, Lazy) and x.source:
+            self.links |= {frozenset((self.root(x.source), made.name))}
+        return made
+
     def loop_over(self, target: Array, x: Value) -> None:
         """Emit loops that store every element."""
         with self.nest(dims_of(target)) as index:
@@ -550,7 +557,7 @@ class Arrays(Indexing):
 
     def rows(self, x: Array | Lazy, count: int) -> Group:
         """Return the first elements, or rows, of an array that is taken apart."""
-        a = self.materialised(x)
+        a = self.shared(x)
         return Group([self.kept(self.indexed(a, [Scalar(syntax.constant(k))])) for k in range(count)])
 
 

@@ -325,13 +325,15 @@ class Calls:
 
     def np_ascontiguousarray(self, x: Any) -> Value:
         """Return the array itself where it lies in order, else a copy."""
-        return x if isinstance(x, Array) and x.type.layout == "C" else self.copied(x)
+        if isinstance(x, Lazy):
+            return self.shared(x)  # type: ignore[no-any-return]
+        return x if x.type.layout == "C" else self.copied(x)  # type: ignore[no-any-return]
 
     def np_asarray(self, x: Any, dtype: Any = None) -> Value | None:
         """Return `np.asarray`: of an array itself."""
         if dtype is not None:
             return self.astype(x, dtype_of(_object(dtype))) if isinstance(x, Array | Lazy) else None
-        return self.materialised(x) if isinstance(x, Array | Lazy) else self.np_array(x)
+        return self.shared(x) if isinstance(x, Array | Lazy) else self.np_array(x)
 
     def np_real(self, x: Any) -> Value | None:
         """Return the real part."""
@@ -563,7 +565,7 @@ class Calls:
 
     def reshaped(self, base: Array | Lazy, name: str, args: list[Value]) -> Value:
         """Return another shape: a view of what lies in order, as Numba does it."""
-        a = self.materialised(base)
+        a = self.shared(base) if name != "flatten" else self.materialised(base)
         if name == "flatten" or a.type.layout != "C":
             if name == "reshape":
                 raise self.fail("an array that does not lie in order is reshaped", "Reshape a copy of it")
@@ -629,7 +631,8 @@ class Calls:
             shape = given[0].items if len(given) == 1 and isinstance(given[0], Group) else given
             return self.grid([self.integer(d) for d in shape], Group)
         if function is np.ndenumerate:
-            a = self.materialised(self.expr(node.args[0]))
+            a = self.expr(node.args[0])
+            a = self.steady(a) if isinstance(a, Lazy) and a.source else self.materialised(a)
             return self.grid(dims_of(a), lambda at: Group([Group(at), self.indexed(a, at)]))
         value = self.expr(node)
         if isinstance(value, Group) and not value.axes:
@@ -714,7 +717,8 @@ class Calls:
             return dims_of(value.items[0])[0], lambda k: self.record(value, [Scalar(k)])  # type: ignore[arg-type]
         if not isinstance(value, Array | Lazy):
             raise self.fail("a loop runs over what is no range or array", "Loop over a range")
-        a = self.materialised(value)
+        seen = isinstance(value, Lazy) and value.source and (value.cut or ndim_of(value) == 1)
+        a = self.steady(value) if seen else self.shared(value)
         return dims_of(a)[0], lambda k: self.indexed(a, [Scalar(k)])
 
     def parameter(self, name: str, given: Any, params: list[syntax.Param]) -> Value:

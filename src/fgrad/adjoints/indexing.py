@@ -177,7 +177,7 @@ class Indexing(Calls):
 
     def viewed(self, x: Array | Lazy, form: Any, node: Any) -> Value:
         """Return a view that an attribute or method of an array makes."""
-        a = self.materialised(x)
+        a = self.shared(x)
         made = form(ast.Name(a.name, ast.Load()))
         kind: Any = context().resolve_getattr(a.type, "T")
         if kind is None:

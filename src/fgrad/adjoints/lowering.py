@@ -422,7 +422,7 @@ class Lowering(Loops):
         if isinstance(value, Static) and value.value is None:
             return value
         if isinstance(value, Lazy):
-            value = self.materialised(value, "result")
+            value = self.shared(value, "result")
         if isinstance(value, Array):
             if isinstance(before, Array) and before.name != value.name:
                 raise self.fail(
