@@ -618,6 +618,11 @@ def named_tuples_that_are_made(x):
     return other.mass * other.place[0], other
 
 
+@case(X)
+def sums_that_start_somewhere(x):
+    return sum(x, 10.0) * x[0] * sum([x[1], x[2]], x[3])
+
+
 @case(X, 7)
 def quotients_with_remainders(x, n):
     q, r = divmod(n, 3)

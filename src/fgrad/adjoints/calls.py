@@ -135,6 +135,8 @@ class Calls:
             return Scalar(self.given(pair.node, whole.node))
         if function is builtins.sum:
             function = np.sum
+            if len(args) > 1:  # where it starts, which is no axis
+                return self.binary(ast.Add, args[1], self.called(np.sum, args[:1], keywords, node))  # type: ignore[no-any-return]
         special = getattr(self, f"np_{getattr(function, '__name__', '')}", None)
         if special is not None and function_name(function).startswith("np."):
             if not _fits(special, args, keywords):
