@@ -380,6 +380,14 @@ class Layer:
         return self.inner.update(x)
 
 
+class Underlined:
+    def __init__(self):
+        self._factor = 2.0
+
+    def __getattr__(self, name):
+        return object.__getattribute__(self, f"_{name}")
+
+
 class Assigned(Layer):
     def __setitem__(self, out, x):
         self.write(out, x)
@@ -419,6 +427,23 @@ def called_as_lists_are():
 
     yield "a method write", written_by(lambda out, x: fifth.write(out, x)), put(fifth, "factor", 5.0)
     yield "an assignment", written_by(assigns), lambda: setattr(place, "factor", 5.0)
+    sys.modules["functions_of_a_user"] = module
+
+    def imports(x):
+        import functions_of_a_user as functions
+
+        return functions.scaled(x)
+
+    def imports_from(x):
+        from functions_of_a_user import offset
+
+        return x * offset
+
+    exec("factor, offset = 2.0, 2.0\ndef scaled(x):\n    return x * factor", vars(module))
+    yield "a module that is imported late", imports, put(vars(module), "factor", 5.0)
+    yield "a name that is imported late", imports_from, put(vars(module), "offset", 5.0)
+    underlined = Underlined()
+    yield "an attribute by another name", lambda x: x * underlined.factor, put(underlined, "_factor", 5.0)
     row = type("Row", (list,), {"scaled": lambda self, x: x * self.factor})([1.0])
     row.factor = 2.0
     yield "an attribute of a list", lambda x: row.scaled(x), lambda: setattr(row, "factor", 5.0)

@@ -162,6 +162,7 @@ class Reads(NamedTuple):
     variables: frozenset[str]
     attributes: frozenset[str]
     asked: frozenset[str]  # of these, what `getattr` and `hasattr` may be given
+    imported: frozenset[str]  # modules, relative ones without their dots
     added: frozenset[str]  # of any kind, what code adds to if it is a list, dictionary or file: `log.append`
 
 
@@ -176,8 +177,8 @@ def reads(code: CodeType) -> Reads:
         _note_reads(code, found)
     else:
         found["enclosing"].update(code.co_freevars, code.co_cellvars)
-        found["variables"].update(code.co_names)
-        found["attributes"].update(code.co_names)
+        for kind in ("variables", "attributes", "imported"):
+            found[kind].update(code.co_names)
     spelled = {x for x in code.co_consts if isinstance(x, str) and x.isidentifier()}
     if not (found["variables"] | found["attributes"]).isdisjoint(_SPELLING):
         found["asked"] |= spelled
@@ -204,7 +205,7 @@ def _note_reads(code: CodeType, found: dict[str, set[str]]) -> None:
         puts = len(after) == 2 and after[0][0].startswith("LOAD") and after[1][0] == "STORE_SUBSCR"
         if adds or puts:
             found["added"].add(step.argval)
-        elif not _counts(steps[i : i + 6]):
+        elif step.opname.startswith("IMPORT") or not _counts(steps[i : i + 6]):
             found[kind].add(step.argval)
 
 
@@ -224,6 +225,7 @@ _KINDS = {
     **dict.fromkeys(("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"), "enclosing"),
     **dict.fromkeys(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"), "variables"),
     **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"), "attributes"),
+    "IMPORT_NAME": "imported",
 }
 _SPELLING = frozenset({"getattr", "hasattr", "attrgetter", "vars", "__dict__"})  # take names as strings
 ADDING = frozenset({"append", "appendleft", "extend", "insert", "add", "update", "write", "clear", "put"})
@@ -237,6 +239,7 @@ def outer(held, log, x):
         log.append(y)
         class Body:
             inside = seen, held
+        from package.sub import piece
         z = module.part.number + table[0] * (held.taken if wanted(y) else -1)
         return z + scale * getattr(y, "spelled"), Body
     class Derived(Base):
@@ -259,7 +262,8 @@ def reads_are_known() -> bool:
     return (
         found["enclosing"] - {"__class__", "__classdict__"} == {"held"}
         and variables <= found["variables"]
-        and found["attributes"] - {"append"} == {"part", "number", "taken", "above", "own"}
+        and found["attributes"] - {"append"} == {"part", "number", "taken", "above", "own", "piece"}
+        and found["imported"] == {"package.sub"}
         and found["added"] == {"log"}
     )
 

@@ -442,7 +442,7 @@ class _Walk:
 
     def _attributes(self, x: Any, own: dict[str, Any], title: str, depth: int) -> None:
         """Note the attributes of an object or function itself, and that there are no more."""
-        every = "__dict__" in self.wanted  # code takes attributes whatever they are called
+        every = "__dict__" in self.wanted or _finds_attributes(type(x))  # whatever they are called
         for name in sorted(own) if every else self.chosen(own):
             self._attribute(x, name, own[name])
             self.see(own[name], depth - 1)
@@ -531,8 +531,25 @@ class _Walk:
                 place = f"{self.name(f.__globals__)}.get({name!r}, _MISSING)"
                 self.hold((id(f.__globals__), name), name, place, value)
             self.see(value, depth)
+        for module in _imported(read.imported, f.__globals__.get("__package__") or ""):
+            self.see(module, depth - 1)
         for name in sorted(read.variables - f.__globals__.keys()):  # they are of `builtins`
             self.lacks(f.__globals__, name, name)
+
+
+def _imported(names: Iterable[str], package: str) -> list[types.ModuleType]:
+    """Return the modules that the body of a function imports, which may be relative to its package."""
+    parents = [""]
+    while package:
+        parents.append(f"{package}.")
+        package = package.rpartition(".")[0]
+    found = {f"{parent}{name}".strip(".") for name in names for parent in parents}
+    return [sys.modules[name] for name in sorted(found & sys.modules.keys())]
+
+
+def _finds_attributes(kind: type) -> bool:
+    """Return whether a class of the user's finds attributes by names that it puts together."""
+    return any("__getattr__" in vars(base) for base in _own_classes(kind))
 
 
 def _own_classes(kind: type) -> list[type]:
