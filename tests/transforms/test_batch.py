@@ -507,3 +507,30 @@ def test_draws_of_many_keys_are_those_of_each():
         fg.vmap(fg.vmap(draw, in_axes=(0, None)))(keys, lam[:, 0]),
         np.stack([np.stack([draw(k, v) for k in ks]) for ks, v in zip(keys, lam[:, 0], strict=True)]),
     )
+
+
+READ = {
+    "rows": lambda x, i: x[i],
+    "columns": lambda x, i: x[:, i],
+    "adjacent": lambda x, i: x[:, i, i + 1],
+    "separated": lambda x, i: x[i, :, i + 1],
+    "with a slice": lambda x, i: x[1:, i, ::2],
+    "new axis": lambda x, i: x[None, i],
+}
+
+
+@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("shape", [(7,), (7, 2), (7, 1, 3)], ids=str)
+def test_an_array_that_all_examples_read_from_is_not_repeated(name, shape):
+    rng = np.random.default_rng(0)
+    read, x, i = READ[name], rng.normal(size=(5, 4, 3)), rng.integers(-3, 2, shape)
+    expected = np.stack([read(x, k) for k in i])
+    weight = rng.normal(size=expected.shape)
+    slope = np.zeros_like(x)
+    for w, k in zip(weight, i, strict=True):
+        slope += fg.grad(lambda x, w=w, k=k: np.sum(w * read(x, k)))(x)
+    mapped = fg.vmap(read, in_axes=(None, 0))
+    assert "broadcast_to" not in str(fg.make_graph(mapped)(x, i))
+    for compiled in (lambda f: f, fg.jit):
+        exactly(compiled(mapped)(fg.Tensor(x), i), expected)
+        close(compiled(fg.grad(lambda x: np.sum(weight * mapped(x, i))))(x), slope)
