@@ -373,7 +373,9 @@ def _batch_gather(
     if not mapped[0]:
         if not has_truth(template):  # of one array for all examples, which may read the same elements
             spread = [with_rank(a, rank + 1) if m else a for a, m in zip(arrays, mapped[1:], strict=True)]
-            return _moved(bind("gather", x, *spread, template=template), layout(shape, spread, template)[0], 0)
+            return _moved(
+                bind("gather", x, *spread, template=template), layout(shape, spread, template)[0], 0
+            )
         x = broadcast_to(x, (n, *x.shape))
     index, full = _batched_index(mapped[1:], arrays, template, n)
     return _block_to(bind("gather", x, *full, template=index, unique=unique), pre, rank)
