@@ -264,6 +264,10 @@ def test_pivoted_qr(mode):
 def test_procrustes():
     a, b = normal(5, 3), normal(5, 3, seed=1)
     check(linalg.orthogonal_procrustes, (a, b), reference.orthogonal_procrustes, rtol=1e-9)
+    z = a + 1j * normal(5, 3, seed=2)
+    _, found = linalg.orthogonal_procrustes(fg.tensor(z), b)
+    assert found.dtype == np.float64
+    close(found, reference.orthogonal_procrustes(z, b)[1])
 
 
 def test_permutations_as_places():

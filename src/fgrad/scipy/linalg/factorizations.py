@@ -313,8 +313,7 @@ def orthogonal_procrustes(A: Any, B: Any, check_finite: bool = True) -> tuple[An
         check_finite: whether infinities and NaNs that can be seen are an error.
 
     Returns:
-        Arrays (..., n, n) of orthogonal or unitary matrices, and sums, of the leading axes; of complex
-        matrices both are complex.
+        Arrays (..., n, n) of orthogonal or unitary matrices, and real sums, of the leading axes.
 
     Raises:
         LinAlgError: it is differentiated where a^H b has not full rank.
@@ -333,7 +332,7 @@ def orthogonal_procrustes(A: Any, B: Any, check_finite: bool = True) -> tuple[An
     if a.shape != b.shape:
         raise ValueError(f"the shapes of A and B differ ({tuple(a.shape)} vs {tuple(b.shape)})")
     r, p = polar(matrices.matrix_product(matrices.adjoint(a), b))
-    return r, linalg.trace(p)
+    return r, linalg.trace(p).real
 
 
 # ---- eigenvalues and singular values
