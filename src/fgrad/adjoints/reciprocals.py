@@ -34,20 +34,19 @@ def shared(function: ast.FunctionDef, values: Collection[str]) -> ast.FunctionDe
 
 def _share(block: list[ast.stmt], once: Collection[str], free: Collection[str]) -> None:
     given: dict[str, Any] = {_name(s): s for s in block if _name(s) in once}
-    for s in list(given.values()):
+    quotients = [s for s in given.values() if _is_quotient(s.value)]
+    inverses = [s for s in quotients if ast.unparse(s.value.left) == "1.0"]
+    for s in quotients if inverses else ():
         quotient = s.value
-        if not _is_quotient(quotient) or isinstance(quotient.left, ast.Constant):
+        if isinstance(quotient.left, ast.Constant) or not _stays(quotient.right, once):
             continue
         divisor = ast.unparse(quotient.right)
-        if not _stays(quotient.right, once):
-            continue
-        for t in given.values():
-            found = t.value
-            if block.index(t) < block.index(s) or not _is_quotient(found) or ast.unparse(found.left) != "1.0":
-                continue
-            name = ast.unparse(found.right)
+        for t in inverses:
+            name = ast.unparse(t.value.right)
             held = given.get(name) if name != divisor else None  # `name = divisor`
             if name != divisor and (held is None or ast.unparse(held.value) != divisor):
+                continue
+            if block.index(t) < block.index(s):
                 continue
             if _name(s) not in free:
                 break
