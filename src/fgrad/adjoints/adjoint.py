@@ -37,24 +37,25 @@ class Adjoint(Snapshots):
     """The source of the adjoint of a function, with respect to some of its parameters."""
 
     def __init__(self, function: Function, wrt: Sequence[str], given: Sequence[str] | None = None) -> None:
-        self.function, self.wrt = function, list(wrt)
+        self.function = function
+        self.wrt: list[str] = list(wrt)
         floating = [n for n in function.outputs if syntax.is_floating(function.types[n])]
-        self.given = floating if given is None else list(given)
+        self.given: list[str] = floating if given is None else list(given)
         active = active_names(function, wrt, self.given)
         self.reversal = Reversal(function, active)
         recording = Recording(self.reversal)
         self.plan, self.bounds = recording.run(), recording.bounds
         self.live, self.recording = self.plan.live, True  # of the sweep that is written
-        self.cts = self.reversal.cts
+        self.cts: dict[str, str] = self.reversal.cts
         self.kinds = function.types
-        self.shapes = shapes_read(function)
+        self.shapes: set[str] = shapes_read(function)
         self.sums: Sums | None = None  # of the loop that is written
         outside = {*self.given, *(p.name for p in function.params)}
         scalars = [
             ct for n, ct in self.cts.items() if not syntax.is_array(self.kinds[n]) and n not in outside
         ]
         self.zeros = Zeros(self.plan, function.body, scalars)
-        self.lent = {n for n in self.given if n not in self.wrt and self.is_lent(n)}
+        self.lent: set[str] = {n for n in self.given if n not in self.wrt and self.is_lent(n)}
 
     def source(self, name: str, *, counts: bool = False, handed: bool = False) -> str:
         """Return the text of the function.

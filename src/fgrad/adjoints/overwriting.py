@@ -25,11 +25,13 @@ class Bounds:
         self._visit(function.body, ())
         assigned = [s for s in self.order if isinstance(s, Assign)]
         names = [s.name for s in assigned]
-        self.values = {s.name: s.value for s in assigned if names.count(s.name) == 1}
-        self.several = {n for n in names if names.count(n) > 1}
-        self.loops = {s.var: s for s in self.order if isinstance(s, For)}
-        self.inside = {n: self.owners[s] for n, s in self.loops.items()}
-        self.places = {s.name: self.owners[s] for s in assigned if s.name in self.values}
+        self.values: dict[str, ast.expr] = {s.name: s.value for s in assigned if names.count(s.name) == 1}
+        self.several: set[str] = {n for n in names if names.count(n) > 1}
+        self.loops: dict[str, For] = {s.var: s for s in self.order if isinstance(s, For)}
+        self.inside: dict[str, tuple[Stmt, ...]] = {n: self.owners[s] for n, s in self.loops.items()}
+        self.places: dict[str, tuple[Stmt, ...]] = {
+            s.name: self.owners[s] for s in assigned if s.name in self.values
+        }
 
     def _visit(self, body: list[Stmt], around: tuple[Stmt, ...]) -> None:
         for s in body:

@@ -44,14 +44,17 @@ class Reverse:
         function = program.function
         params = {p.name: f for p, f in zip(function.params, program.forms, strict=True)}
         source = written.compiled_source("adjoint", {written.given[k] for k in uniform})
-        self.code = compiled(source, "adjoint", function)
-        self.arrays = tuple([k for k, n in enumerate(written.wrt) if params[n].order])
-        self.stacks, self.uniform = written.stacks, uniform
+        self.code: Callable[..., Any] = compiled(source, "adjoint", function)
+        self.arrays: tuple[int, ...] = tuple([k for k, n in enumerate(written.wrt) if params[n].order])
+        self.stacks: str = written.stacks
+        self.uniform: tuple[int, ...] = uniform
         outs = dict(zip(function.outputs, program.output_forms, strict=True))
         given = [outs[n]._replace(ndim=0) if k in uniform else outs[n] for k, n in enumerate(written.given)]
         handed = [params[written.wrt[k]]._replace(order="C") for k in self.arrays]
         stacks = [_Form(DTYPES[k], 1, "C") for k in self.stacks]
-        self.signature = tuple([f.type for f in (*params.values(), *given, *handed, *stacks)])
+        self.signature: tuple[Any, ...] = tuple(
+            [f.type for f in (*params.values(), *given, *handed, *stacks)]
+        )
 
     @lazy
     def entry(self) -> Callable[..., Any]:
@@ -115,8 +118,11 @@ class Program:
         base: Program | None = None,
     ) -> None:
         known = dict(fixed)
-        self.function, self.fixed, self.directions, self.base = function, fixed, directions, base
-        self.places = (
+        self.function: Function = function
+        self.fixed: tuple[tuple[int, Any], ...] = fixed
+        self.directions: int = directions
+        self.base: Program | None = base
+        self.places: list[int] = (
             [i for i in range(len(function.params)) if i not in known] if places is None else list(places)
         )
         self.family: dict[Any, Any] = {} if family is None else family
@@ -333,7 +339,8 @@ class Users(Program):
     def __init__(self, kernel: Any, kinds: Sequence[Any], form: Form) -> None:
         function, self.structure = lowered(kernel, kinds)
         super().__init__(function)
-        self.kernel, self.form = kernel, form
+        self.kernel: Any = kernel
+        self.form: Form = form
 
     def with_fixed(self, fixed: tuple[tuple[int, Any], ...]) -> Program:
         """Return the same program with values for some parameters."""

@@ -21,11 +21,11 @@ class Reversal:
         self.function: Function = function
         self.active: set[str] = active
         self.used: set[str] = {*function.types, *function.constants, *slopes.RESERVED}
-        self.roots = syntax.families(function)
+        self.roots: dict[str, str] = syntax.families(function)
         self.cts: dict[str, str] = {}
         for n in sorted(active):
             self.cts[n] = self.fresh(f"{n}_ct")
-        self.line = 0
+        self.line: int = 0
 
     def fresh(self, base: str) -> str:
         """Return a name that nobody has."""

@@ -27,7 +27,10 @@ __all__ = ["NAMES", "SHARDING"]
 class Device:
     """Where arrays are."""
 
-    id, platform, device_kind, process_index = 0, "cpu", "cpu", 0
+    id: int = 0
+    platform: str = "cpu"
+    device_kind: str = "cpu"
+    process_index: int = 0
 
     def __repr__(self) -> str:
         return "CpuDevice(id=0)"
@@ -39,7 +42,8 @@ DEVICE = Device()
 class Sharding:
     """How an array is divided: not at all."""
 
-    device_set, num_devices = frozenset({DEVICE}), 1
+    device_set: frozenset[Device] = frozenset({DEVICE})
+    num_devices: int = 1
     is_fully_addressable = is_fully_replicated = True
 
     def shard_shape(self, global_shape: Any) -> tuple[int, ...]:
@@ -90,14 +94,18 @@ class AbstractMesh:
     """
 
     def __init__(self, axis_sizes: Any = (), axis_names: Any = (), axis_types: Any = None) -> None:
-        self.size = math.prod(axis_sizes)
+        self.size: int = math.prod(axis_sizes)
         if self.size != 1:
             raise NotImplementedError(f"a mesh of {self.size} devices: {ONE}")
-        self.axis_names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
-        self.axis_types = tuple(axis_types or [AxisType.Auto] * len(self.axis_names))
-        self.shape = dict(zip(self.axis_names, axis_sizes, strict=True))
-        self.empty, self.axis_sizes = not self.axis_names, tuple(axis_sizes)
+        self.axis_names: tuple[Any, ...] = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        self.axis_types: tuple[AxisType, ...] = tuple(axis_types or [AxisType.Auto] * len(self.axis_names))
+        self.shape: dict[str, Any] = dict(zip(self.axis_names, axis_sizes, strict=True))
+        self.empty: bool = not self.axis_names
+        self.axis_sizes: tuple[Any, ...] = tuple(axis_sizes)
 
+    are_all_axes_auto: property
+    are_all_axes_explicit: property
+    are_all_axes_manual: property
     are_all_axes_auto, are_all_axes_explicit, are_all_axes_manual = map(_all_axes_are, AxisType)
 
     def __eq__(self, other: object) -> bool:
@@ -111,7 +119,7 @@ class Mesh(AbstractMesh):
     """The only device, with names for axes of length one."""
 
     def __init__(self, devices: Any, axis_names: Any, *, axis_types: Any = None) -> None:
-        self.devices = np.asarray(devices, object)
+        self.devices: np.ndarray[Any, Any] = np.asarray(devices, object)
         super().__init__(self.devices.shape, axis_names, axis_types)
 
     def __enter__(self) -> Self:

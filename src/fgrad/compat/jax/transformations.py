@@ -84,10 +84,12 @@ class Flat:
 
     def __init__(self, fun: Function, tree: Any, *, has_aux: bool = False) -> None:
         """Take the arrays of `tree` apart, which holds the arguments of `fun(tree)`."""
-        self.fun, self.has_aux = fun, has_aux
+        self.fun: Function = fun
+        self.has_aux: bool = has_aux
+        self.leaves: list[Any]
         self.leaves, self.structure = flatten(tree)
-        self.arrays = [as_array(x) for x in self.leaves]
-        self.real = [i for i, a in enumerate(self.arrays) if a._tensor.dtype.kind in "fc"]
+        self.arrays: list[Array] = [as_array(x) for x in self.leaves]
+        self.real: list[int] = [i for i, a in enumerate(self.arrays) if a._tensor.dtype.kind in "fc"]
         self.out: Any = None
         self.forms: list[Form] = []  # of results; None where there are no values, but float0
 
