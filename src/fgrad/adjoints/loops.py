@@ -1,18 +1,24 @@
-"""Loops of kernels: ranges, elements, `while`, and arrays that a loop binds anew."""
+"""Loops of kernels: what they run over, `while`, lists that become arrays, arrays that are bound anew."""
 
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
+import numba
+import numpy as np
 from numba import types
 
 from fgrad.adjoints import syntax
 from fgrad.adjoints.arrays import Arrays
 from fgrad.adjoints.sources import stored_names
 from fgrad.adjoints.syntax import For, If, Stmt, While
-from fgrad.adjoints.values import Array, Scalar
+from fgrad.adjoints.values import Array, Group, Lazy, Scalar, Static, Value, dims_of, ndim_of
+
+_RANGES = {builtins.range, numba.prange}
 
 
 class Loops(Arrays):
@@ -141,6 +147,149 @@ class Loops(Arrays):
         here = (text, s.lineno, s.col_offset)
         self.met[here] += 1
         return hash((*here, self.met[here]))
+
+    # ---- what loops run over ------------------------------------------------------------------------
+
+    def iteration(self, node: ast.expr) -> tuple[str, Any]:
+        """Return what a loop runs over: a range with what the target is at each turn, or a tuple."""
+        if self.iterates(node) in _RANGES:
+            return "range", (*self.ends(node), None)
+        found = self.turns(node)
+        if isinstance(found, list):
+            return "static", found
+        stop, at = found
+        return "range", (syntax.constant(0), stop, syntax.constant(1), at)
+
+    def iterates(self, node: ast.expr) -> Any:
+        """Return the function whose call a loop runs over; None where it is no call by a name."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+            return None
+        known = self.expr(node.func)
+        return known.value if isinstance(known, Static) else None
+
+    def ends(self, node: Any) -> tuple[Any, Any, Any]:
+        """Return start, stop and step of a range."""
+        found = [self.integer(self.expr(a)) for a in node.args]
+        zero, one = syntax.constant(0), syntax.constant(1)
+        return {1: lambda: (zero, *found, one), 2: lambda: (*found, one)}.get(
+            len(found), lambda: tuple(found)
+        )()
+
+    def turns(self, node: Any) -> Any:
+        """Return the items of a tuple, or how many turns there are and what one of them has."""
+        function = self.iterates(node)
+        if function in _RANGES:
+            start, stop, step = (self.kept(Scalar(n)) for n in self.ends(node))
+            less: Any = self.binary(ast.FloorDiv, self.binary(ast.Sub, start, stop), step)  # minus the turns
+            more = syntax.typed(ast.UnaryOp(ast.USub(), less.node), types.intp)
+            count = syntax.call("max", syntax.constant(0), more, ty=types.intp)
+            return count, lambda k: self.binary(ast.Add, start, self.binary(ast.Mult, Scalar(k), step))
+        if function is builtins.enumerate:
+            turns = self.turns(node.args[0])
+            start = self.kept(self.expr(node.args[1])) if node.args[1:] else None
+            return self.together(
+                [Scalar if start is None else lambda k: self.binary(ast.Add, start, Scalar(k)), turns]
+            )
+        if function is builtins.zip:
+            return self.together([self.turns(a) for a in node.args])
+        if function is np.ndindex:
+            given = self.exprs(node.args)
+            shape = given[0].items if len(given) == 1 and isinstance(given[0], Group) else given
+            return self.grid([self.integer(d) for d in shape], Group)
+        if function is np.ndenumerate:
+            a = self.read_at_turns(self.expr(node.args[0]))
+            return self.grid(dims_of(a), lambda at: Group([Group(at), self.indexed(a, at)]))
+        value = self.expr(node)
+        if isinstance(value, Group) and not value.axes:
+            return self.kept(value).items
+        return self.elements(value)
+
+    def together(self, sources: Sequence[Any]) -> Any:
+        """Return turns that have what each of several sources has; a function gives as many as the others."""
+        tuples = [s for s in sources if isinstance(s, list)]
+        lengths = [s[0] for s in sources if isinstance(s, tuple)]
+        if tuples and lengths:
+            raise self.fail("a loop runs over a tuple beside an array or range", "Make an array of the tuple")
+        if tuples:
+            places = [syntax.constant(k) for k in range(min(map(len, tuples)))]
+            items = [s if isinstance(s, list) else list(map(s, places)) for s in sources]
+            return [Group(list(parts)) for parts in zip(*items, strict=False)]
+        stop = reduce(lambda x, y: syntax.call("min", x, y, ty=types.intp), lengths)
+        gets = [s[1] if isinstance(s, tuple) else s for s in sources]
+        return stop, lambda k: Group([get(k) for get in gets])
+
+    # ---- lists that become arrays -------------------------------------------------------------------
+
+    def of_ListComp(self, node: ast.ListComp) -> Value:  # noqa: D102, N802
+        if node not in self.for_arrays:
+            raise self.refused(node)
+        generators: list[ast.comprehension] = []
+        element: ast.expr = node
+        while isinstance(element, ast.ListComp):
+            generators += element.generators
+            if len(element.generators) > 1 or element.generators[0].ifs:
+                raise self.refused(node)
+            element = element.elt
+        targets = [n.id for g in generators for n in ast.walk(g.target) if isinstance(n, ast.Name)]
+        read = {n.id for g in generators for n in ast.walk(g.iter) if isinstance(n, ast.Name)}
+        if not read.isdisjoint(targets):
+            raise self.fail(f"`{ast.unparse(node)}` makes rows that may differ in length", "Write the loop")
+        turns: list[Any] = [self.turns(g.iter) for g in generators]
+        if not all(isinstance(t, tuple) for t in turns):
+            raise self.refused(node)
+        dims = [self.stable(count) for count, _ in turns]
+        before = dict(self.scope.names)
+        with self.aside() as loops, self.nest(dims) as at:
+            for g, (_, get), k in zip(generators, turns, at, strict=True):
+                self.bind_apart(g.target, get(k))
+            value = self.number(self.expr(element))
+            with self.aside() as made:
+                array = self.new(dims, value.ty)
+            self.out.append(syntax.Store(array.name, tuple(at), value, self.line))
+        self.scope.names = before
+        self.out += [*made, *loops]
+        return array
+
+    def bind_apart(self, target: Any, value: Any) -> None:
+        """Let the names of a comprehension stand for values, apart from the same names elsewhere."""
+        if isinstance(target, ast.Name):
+            self.scope.names[target.id] = self.kept(value, target.id)
+            return
+        if not isinstance(value, Group) or len(value.items) != len(target.elts):
+            raise self.fail(f"`{ast.unparse(target)}` is assigned no tuple of its length", "Name the parts")
+        for t, v in zip(target.elts, value.items, strict=True):
+            self.bind_apart(t, v)
+
+    def grid(self, dims: Sequence[Any], get: Callable[[list[Value]], Value]) -> Any:
+        """Return a loop over all indices of a shape: how many turns it has, and what one of them has."""
+        held = [Scalar(self.stable(d)) for d in dims]
+        sizes: list[Value] = [Scalar(syntax.constant(1))]
+        for d in reversed(held):
+            sizes.append(self.kept(self.binary(ast.Mult, sizes[-1], d)))
+        sizes.reverse()
+
+        def at(k: Any) -> Value:
+            found = []
+            for d, size in zip(held, sizes[1:], strict=True):
+                found.append(self.binary(ast.Mod, self.binary(ast.FloorDiv, Scalar(k), size), d))
+            return get(found)
+
+        return self.number(sizes[0]), at
+
+    def elements(self, value: Value) -> tuple[Any, Callable[[Any], Value]]:
+        """Return how many elements a loop runs over, and one of them."""
+        if isinstance(value, Group) and value.axes:
+            return dims_of(value.items[0])[0], lambda k: self.record(value, [Scalar(k)])  # type: ignore[arg-type]
+        if not isinstance(value, Array | Lazy):
+            raise self.fail("a loop runs over what is no range or array", "Loop over a range")
+        a = self.read_at_turns(value, rows=ndim_of(value) > 1)
+        return dims_of(a)[0], lambda k: self.indexed(a, [Scalar(k)])
+
+    def read_at_turns(self, value: Value, *, rows: bool = False) -> Array | Lazy:
+        """Return an array for a loop over its elements, or rows: each is read when its turn comes."""
+        if isinstance(value, Lazy) and value.source and (value.cut or not rows):
+            return self.steady(value)  # type: ignore[no-any-return]
+        return self.shared(value)
 
 
 def _loops(stmts: Sequence[ast.stmt], name: str) -> list[ast.For]:
