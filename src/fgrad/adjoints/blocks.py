@@ -15,6 +15,7 @@ from typing import Any
 from numba import types
 
 from fgrad.adjoints.compact import kind_of
+from fgrad.adjoints.names import reads_of
 from fgrad.adjoints.stacks import NAMES
 from fgrad.adjoints.strips import (
     ANY_ORDER,
@@ -191,9 +192,7 @@ class _Block:
         zeros = {s.targets[0].id for s in self.zeros()}  # type: ignore[attr-defined]
         private = (self.varying - carried - zeros) | {self.var}
         demand(all(everywhere.count(n) == here.count(n) for n in private))
-        read = [n.id for n in ast.walk(self.around.function)
-                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]  # fmt: skip
-        mine = [n.id for n in ast.walk(self.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        read, mine = ([n.id for n in reads_of(tree)] for tree in (self.around.function, self.node))
         demand(all(read.count(n) == mine.count(n) for n in zeros))
         for n in self.varying:
             for v in self.values[n]:

@@ -8,10 +8,11 @@ that is assigned twice, so that this takes most of its time.
 from __future__ import annotations
 
 import ast
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+from fgrad.adjoints.names import name_in, reads_of
 
 Reaching = dict[str, frozenset[int]]  # by name: the definitions that may have given its value
 
@@ -85,11 +86,6 @@ def kind_of(name: str, kinds: Mapping[str, Any]) -> Any:
     return kinds.get(name_in(kinds, name))
 
 
-def name_in(known: Collection[str], name: str) -> str:
-    """Return the name that a value had, of those known, before each definition was given one of its own."""
-    return name if name in known else re.sub(r"_v\d+$", "", name)
-
-
 class _Uses:
     """The names that nodes read, each of which is looked through once; those nodes stay as they are."""
 
@@ -99,8 +95,7 @@ class _Uses:
     def read(self, node: ast.AST) -> list[ast.Name]:
         """Return the names that are read in an expression, or in a target with an index."""
         if id(node) not in self._known:
-            names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
-            self._known[id(node)] = node, names
+            self._known[id(node)] = node, reads_of(node)
         return self._known[id(node)][1]
 
     def used(self, s: ast.stmt) -> list[ast.Name]:

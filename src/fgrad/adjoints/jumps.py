@@ -10,6 +10,8 @@ import ast
 from itertools import count
 from typing import Any
 
+from fgrad.adjoints.names import reads_of
+
 RESULT, RETURNED = ".result", ".returned"  # with a dot, which no name of a user's has
 
 
@@ -128,9 +130,8 @@ def _needs(stmts: list[ast.stmt], flag: str) -> bool:
 
 def _pruned(stmts: list[ast.stmt]) -> list[ast.stmt]:
     """Return statements without assignments to flags that nobody reads."""
-    nodes = [n for s in stmts for n in ast.walk(s)]
-    read = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    read |= {flag for n in nodes for flag in getattr(n, "until", ())}
+    read = {n.id for s in stmts for n in reads_of(s)}
+    read |= {flag for s in stmts for n in ast.walk(s) for flag in getattr(n, "until", ())}
 
     def kept(block: list[ast.stmt]) -> list[ast.stmt]:
         found = []

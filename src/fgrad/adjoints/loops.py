@@ -14,7 +14,7 @@ from numba import types
 
 from fgrad.adjoints import syntax
 from fgrad.adjoints.arrays import Arrays
-from fgrad.adjoints.sources import stored_names
+from fgrad.adjoints.names import stored_names
 from fgrad.adjoints.syntax import For, If, Stmt, While
 from fgrad.adjoints.values import Array, Group, Lazy, Scalar, Static, Value, dims_of, ndim_of
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from fgrad.adjoints.compact import name_in
+from fgrad.adjoints.names import name_in, reads_of, stored_names
 from fgrad.adjoints.slopes import HELPERS
 from fgrad.adjoints.stacks import TOPS
 
@@ -23,7 +23,7 @@ def shared(function: ast.FunctionDef, values: Collection[str]) -> ast.FunctionDe
         function: which is changed; a name stands for one value where it is assigned once.
         values: the variables of the kernel; all others are cotangents, and what makes them.
     """
-    stored = Counter(n.id for n in ast.walk(function) if isinstance(n, ast.Name) and not _is_read(n))
+    stored = Counter(stored_names([function]))
     stored.update(a.arg for a in function.args.args)
     once = {n for n, count in stored.items() if count == 1}
     free = once - _fixed(function, values)
@@ -64,10 +64,6 @@ def _blocks(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
     for s in body:
         for field in ("body", "orelse"):
             yield from _blocks(getattr(s, field, []))
-
-
-def _is_read(n: ast.Name) -> bool:
-    return isinstance(n.ctx, ast.Load)
 
 
 def _name(s: ast.stmt) -> str:
@@ -137,7 +133,7 @@ def _heads(s: ast.stmt) -> list[ast.expr]:
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and _is_read(n)}
+    return {n.id for n in reads_of(node)}
 
 
 def _rough(node: ast.expr) -> set[str]:

@@ -8,7 +8,7 @@ import builtins
 import inspect
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from copy import copy
 from functools import lru_cache
 from types import CodeType
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.adjoints.jumps import without_jumps
+from fgrad.adjoints.names import stored_names
 from fgrad.adjoints.recursion import RefusedError, calls_itself, without_recursion
 from fgrad.adjoints.syntax import UnsupportedKernelError, unsupported
 from fgrad.adjoints.values import Static, Value
@@ -149,12 +150,3 @@ class Scope:
         self.result: Value = Static(None)
         self.variables: dict[str, str] = {}  # names of scalars, by those of the source
         self.carried: set[str] = set()  # names of arrays that loops around bind anew
-
-
-def stored_names(stmts: Sequence[ast.stmt], *, loops: bool = True) -> Iterator[str]:
-    """Yield a name for each place where it is assigned; without `loops`, not where loops do so."""
-    nodes = [n for s in stmts for n in ast.walk(s)]
-    skipped = set() if loops else {id(n.target) for n in nodes if isinstance(n, ast.For)}
-    for n in nodes:
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and id(n) not in skipped:
-            yield n.id

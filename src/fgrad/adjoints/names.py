@@ -1,0 +1,26 @@
+"""Names in syntax trees: which are read, and which are assigned."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+
+def reads_of(node: ast.AST) -> list[ast.Name]:
+    """Return the names that are read in a tree, one for each place; in a target, those of its index."""
+    return [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+
+
+def stored_names(stmts: Sequence[ast.stmt], *, loops: bool = True) -> Iterator[str]:
+    """Yield a name for each place where it is assigned; without `loops`, not where loops do so."""
+    nodes = [n for s in stmts for n in ast.walk(s)]
+    skipped = set() if loops else {id(n.target) for n in nodes if isinstance(n, ast.For)}
+    for n in nodes:
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and id(n) not in skipped:
+            yield n.id
+
+
+def name_in(known: Collection[str], name: str) -> str:
+    """Return the name that a value had, of those known, before each definition was given one of its own."""
+    return name if name in known else re.sub(r"_v\d+$", "", name)
