@@ -22,6 +22,7 @@ import weakref
 from collections import deque
 from collections.abc import (
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -224,8 +225,12 @@ class _Walk:
 
     def chosen(self, members: Any) -> list[str]:
         """Return which of some attributes code reads, in order."""
-        written = [name for name in self.written & set(members) if not _is_log(members[name])]
-        return sorted((self.wanted & set(members)).union(written))
+        known = (self.wanted | self.written) & set(members)
+        return sorted(name for name in known if self._reads(name, members[name]))
+
+    def _reads(self, name: str, value: Any) -> bool:
+        """Return whether code reads the attribute of this name, which has a value."""
+        return _is_read(name, value, self.wanted, self.written)
 
     def name(self, x: Any) -> str:
         """Return a name for an object."""
@@ -409,11 +414,9 @@ class _Walk:
         for base in self._classes(kind):
             for name, value in base.__dict__.items():
                 if isinstance(value, types.MemberDescriptorType):
-                    if name in self.wanted or (
-                        name in self.written and not _is_log(getattr(x, name, _MISSING))
-                    ):
+                    held = getattr(x, name, _MISSING)
+                    if self._reads(name, held):
                         place = f"getattr({self.name(x)}, {name!r}, _MISSING)"
-                        held = getattr(x, name, _MISSING)
                         self.hold((id(x), name), f"{kind.__qualname__}.{name}", place, held)
                         self.see(held, depth - 1)
                 elif name in self.wanted or (name.startswith("__") and name not in _QUIET):
@@ -494,10 +497,10 @@ class _Walk:
     def _code(self, f: types.FunctionType, depth: int) -> None:
         read = cpython.reads(f.__code__)
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
-            if name not in read.enclosing | read.added or cell == types.CellType():  # not assigned yet
+            if cell == types.CellType():  # not assigned yet
                 continue
             value = cell.cell_contents
-            if name not in read.enclosing and _is_log(value):
+            if not _is_read(name, value, read.enclosing, read.added):
                 continue
             if not _is_quiet(value):
                 self.hold((id(cell),), name, f"{self.name(cell)}.cell_contents", value)
@@ -525,7 +528,7 @@ class _Walk:
             self.see(os.environ, depth)
         for name in sorted((read.variables | read.added) & f.__globals__.keys()):
             value = f.__globals__[name]
-            if name not in read.variables and _is_log(value):
+            if not _is_read(name, value, read.variables, read.added):
                 continue
             if not _is_quiet(value):
                 place = f"{self.name(f.__globals__)}.get({name!r}, _MISSING)"
@@ -609,6 +612,11 @@ def _is_container(kind: type) -> bool:
     if package == "fgrad":
         return kind.__module__.startswith("fgrad.scipy.")
     return hasattr(kind, "__getattr__") and package not in sys.stdlib_module_names
+
+
+def _is_read(name: str, value: Any, read: Collection[str], written: Collection[str]) -> bool:
+    """Return whether code reads what a name is bound to: as names say, or by writing to what is no log."""
+    return name in read or (name in written and not _is_log(value))
 
 
 def _is_log(x: Any) -> bool:
