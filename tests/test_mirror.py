@@ -27,6 +27,7 @@ TOGETHER = {
     "compiler/test_written": "compiler/dense_systems compiler/indexing compiler/matrix_loops "
     "compiler/windows kernels/bridges kernels/dense_systems kernels/matrix_loops",
     "compiler/test_fuse": "compiler/index compiler/loop_nests compiler/writer",
+    "compiler/test_rolling": "compiler/stretches",
     "compiler/test_library": "compiler/concatenation compiler/products compiler/scans",
     "compiler/test_listing": "compiler/cost compiler/plan",
     "compiler/test_executable": "compiler/layout",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fgrad as fg
-from fgrad.compiler import rolling
+from fgrad.compiler import rolling, stretches
 from fgrad.core.rewriting.effects import has_effects
 from fgrad.transforms import stage
 
@@ -16,8 +16,10 @@ SEEDS = [*range(16), 410]  # hundreds were tried
 @pytest.fixture
 def short(monkeypatch):
     """Short programs are rolled too."""
-    for name, value in {"LONG": 0, "PART": 8, "TURNS": 4}.items():
-        monkeypatch.setattr(rolling, name, value)
+    monkeypatch.setattr(rolling, "LONG", 0)
+    monkeypatch.setattr(stretches, "PART", 8)
+    for module in (rolling, stretches):
+        monkeypatch.setattr(module, "TURNS", 4)
 
 
 def loops(program):
@@ -64,7 +66,7 @@ def test_the_way_back_becomes_a_loop_too():
     found = assert_same(fg.value_and_grad(runge_kutta(50)), np.array([1.0, 0.1]))
     there, back = loops(found)
     assert (there.length, back.length) == (50, 49)
-    assert rolling._size(found) < 200
+    assert stretches.size_of(found) < 200
 
 
 def visits(n):
@@ -77,12 +79,12 @@ def visits(n):
 
     with pytest.MonkeyPatch.context() as patch:
         counting(stage, "quiet")  # around each rule for shapes
-        counting(rolling._Numbers, "of")
-        counting(rolling._Roller, "_suffix")
-        counting(rolling._Roller, "_place")
+        counting(stretches._Numbers, "of")
+        counting(stretches.Stretches, "_suffix")
+        counting(rolling._Writer, "_place")
         program = fg.make_graph(fg.value_and_grad(runge_kutta(n)))(np.array([1.0, 0.1]))
         count["equations"] = len(program.equations)
-        count["rolled"] = rolling._size(rolling.rolled(program))
+        count["rolled"] = stretches.size_of(rolling.rolled(program))
     return count
 
 
@@ -191,7 +193,7 @@ def test_elements_of_arguments_are_gone_along(short):
 
     found = assert_same(f, 1.0, np.linspace(0, 1, 40))
     assert len(loops(found)) == 1
-    assert rolling._size(found) < 15
+    assert stretches.size_of(found) < 15
     found = assert_same(fg.grad(f, argnums=(0, 1)), 1.0, np.linspace(0, 1, 40))
     assert not any(e.name == "slice_backward" for code in loops(found) for e in code.body.equations)
 
@@ -308,7 +310,7 @@ def soft_dtw(n):
 def test_a_double_loop_becomes_a_loop_in_a_loop():
     x = np.random.default_rng(0).normal(size=(2, 24))
     found = assert_same(soft_dtw(24), x)
-    assert rolling._size(found) < 40
+    assert stretches.size_of(found) < 40
     assert any(loops(code.body) for code in loops(found))
     np.testing.assert_allclose(fg.jit(soft_dtw(24))(x), soft_dtw(24)(x), 1e-12)
-    assert rolling._size(assert_same(fg.grad(soft_dtw(24)), x)) < 700
+    assert stretches.size_of(assert_same(fg.grad(soft_dtw(24)), x)) < 700
