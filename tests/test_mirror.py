@@ -76,7 +76,7 @@ TOGETHER = {
     "scipy/optimize/test_minimization": "scipy/optimize/*",
     # patterns are compared with dense Jacobians, of programs and arguments of all kinds
     "sparse/test_dependencies": "sparse/patterns sparse/rows",
-    "sparse/test_derivatives": "sparse/arguments",
+    "sparse/test_derivatives": "sparse/arguments sparse/plans",
     # pictures and what they show
     "viz/test_notes": "core/notes core/observers core/scopes",
     "viz/test_drawing": "viz/collapse viz/graph viz/l* viz/programs viz/svg viz/t*",

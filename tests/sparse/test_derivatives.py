@@ -10,7 +10,7 @@ from tests.helpers import unchecked
 
 import fgrad as fg
 from fgrad import sparse
-from fgrad.sparse import derivatives
+from fgrad.sparse import plans
 
 RNG = np.random.default_rng(4)
 X = RNG.uniform(-1, 1, 12)
@@ -360,9 +360,9 @@ def test_an_arrow_takes_few_products():
 
 @pytest.mark.parametrize("limit", ["_SEEDS", "_READ"])
 def test_large_seeds_are_made_from_colours(monkeypatch, limit):
-    monkeypatch.setattr(derivatives, limit, 0)
-    monkeypatch.setattr(derivatives, "_GROWN", 0)
-    monkeypatch.setattr(derivatives, "_LONG", 0)  # lanes have no seeds
+    monkeypatch.setattr(plans, limit, 0)
+    monkeypatch.setattr(plans, "_GROWN", 0)
+    monkeypatch.setattr(plans, "_LONG", 0)  # lanes have no seeds
     for mode in MODES:
         jac = sparse.jacobian(chain, mode=mode)
         np.testing.assert_allclose(jac(X).toarray(), chain_jacobian(X), rtol=1e-14)

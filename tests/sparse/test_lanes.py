@@ -5,7 +5,7 @@ import pytest
 
 import fgrad as fg
 from fgrad import sparse
-from fgrad.sparse import derivatives
+from fgrad.sparse import plans
 
 X = np.random.default_rng(0).uniform(0.5, 1.5, 12)
 
@@ -42,9 +42,9 @@ LEFT = {
 def followed(monkeypatch):
     """Return the list that tells of each plan whether it follows lanes."""
     seen = []
-    laned = derivatives._laned
+    laned = plans._laned
     monkeypatch.setattr(
-        derivatives, "_laned", lambda *args, **kwargs: seen.append(laned(*args, **kwargs)) or seen[-1]
+        plans, "_laned", lambda *args, **kwargs: seen.append(laned(*args, **kwargs)) or seen[-1]
     )
     return seen
 

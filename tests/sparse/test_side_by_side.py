@@ -5,7 +5,7 @@ import pytest
 
 import fgrad as fg
 from fgrad import sparse
-from fgrad.sparse import derivatives
+from fgrad.sparse import plans
 
 RNG = np.random.default_rng(7)
 X = RNG.uniform(0.5, 1.5, 18)
@@ -42,11 +42,11 @@ LEFT = {
 
 
 @pytest.fixture
-def plans(monkeypatch):
+def made(monkeypatch):
     """Return the list that tells of each plan whether colours are side by side."""
-    seen, beside = [], derivatives._beside
-    monkeypatch.setattr(derivatives, "_laned", lambda *args: None)
-    monkeypatch.setattr(derivatives, "_beside", lambda *args: seen.append(beside(*args)) or seen[-1])
+    seen, beside = [], plans._beside
+    monkeypatch.setattr(plans, "_laned", lambda *args: None)
+    monkeypatch.setattr(plans, "_beside", lambda *args: seen.append(beside(*args)) or seen[-1])
     return seen
 
 
@@ -59,18 +59,18 @@ def compare(f):
 
 
 @pytest.mark.parametrize("name", FOLLOWED)
-def test_blocks_are_computed_side_by_side(plans, name):
+def test_blocks_are_computed_side_by_side(made, name):
     compare(FOLLOWED[name])
-    assert plans[-1] is not None
+    assert made[-1] is not None
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_what_mixes_axes_is_computed_colour_by_colour(plans, name):
+def test_what_mixes_axes_is_computed_colour_by_colour(made, name):
     compare(LEFT[name])
-    assert not any(plans)
+    assert not any(made)
 
 
-def test_several_arguments_and_results(plans):
+def test_several_arguments_and_results(made):
     def f(a, b):
         return np.sum(a[FIRST] * b[SECOND], axis=1), a[FIRST][:, :1] * np.sum(b[SECOND] ** 2, axis=1)[:, None]
 
@@ -80,9 +80,9 @@ def test_several_arguments_and_results(plans):
     np.testing.assert_allclose(found, fg.jacfwd(flat)(np.concatenate([a, b], axis=None)), rtol=1e-13)
 
 
-def test_derivatives_again(plans):
+def test_derivatives_again(made):
     jac = sparse.jacobian(FOLLOWED["mixed"], mode="forward")
     total = lambda x: np.sum(jac.values(x) ** 2)
     numeric = [(total(X + e) - total(X - e)) / 2e-6 for e in 1e-6 * np.eye(X.size)]
     np.testing.assert_allclose(fg.grad(total)(X), numeric, rtol=1e-6, atol=1e-7)
-    assert plans[-1] is not None
+    assert made[-1] is not None

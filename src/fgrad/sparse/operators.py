@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
+from fgrad import numpy as fnp
 from fgrad.core.tensor import Tensor
 from fgrad.kernels import gather_scatter, sparse_products
 from fgrad.locks import lazy
@@ -55,12 +56,12 @@ def linear_operator(fun: Callable[..., Any], *primals: Any) -> Any:
     pulled: list[Any] = []
 
     def product(v: Any) -> Any:
-        return _joined(push(*parted(v, leaves)))
+        return plain(joined(push(*parted(v, leaves))))
 
     def transposed(v: Any) -> Any:
         if not pulled:
             pulled.append(vjp(run, *leaves)[1])
-        return _joined(pulled[0](type(value)(parted(v, value))))
+        return plain(joined(pulled[0](type(value)(parted(v, value)))))
 
     dtype = np.result_type(*leaves, *value)
     shape = sum(np.size(y) for y in value), given.count
@@ -78,8 +79,10 @@ def parted(v: Any, like: Any) -> list[Any]:
     return [p.reshape(np.shape(x)).astype(x.dtype) for p, x in zip(parts, like, strict=True)]
 
 
-def _joined(parts: Any) -> Any:
-    return np.concatenate([np.reshape(p, -1) for p in parts])
+def joined(parts: Sequence[Any]) -> Any:
+    """Return the elements of some arrays as one vector."""
+    flat = [fnp.reshape(x, (-1,)) for x in parts]
+    return flat[0] if len(flat) == 1 else fnp.concatenate(flat)
 
 
 class Layout:
