@@ -169,6 +169,13 @@ def test_indices_out_of_bounds(name, transformation):
     assert np.array_equal(missing == np.iinfo(np.int32).min, np.isnan(filled))
 
 
+def test_clip_takes_no_name_that_it_does_not_know():
+    for limits in ({"min": 1, "max": 2}, {"a_min": 1, "a_max": 2}, {"min": 1, "a_max": 2}):
+        close(jnp.clip(jnp.arange(4), **limits), [1, 1, 2, 2])
+    with pytest.raises(TypeError, match="minimum"):
+        jnp.clip(jnp.arange(4), minimum=1)
+
+
 def test_several_indices_out_of_bounds():
     x, i, j = jnp.arange(6.0).reshape(2, 3), jnp.array([0, 5]), jnp.array([1, 9])
     for transformation in (lambda f: f, jax.jit):

@@ -472,10 +472,9 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     return start.at[elementwise(lambda t: fnp.maximum(t, 0), x)].add(given)
 
 
-def clip(arr: Any, min: Any = None, max: Any = None, **kwargs: Any) -> Array:
-    """Return elements between limits."""
-    min, max = kwargs.pop("a_min", min), kwargs.pop("a_max", max)
-    x = as_array(arr)
+def clip(arr: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None) -> Array:
+    """Return elements between limits, which older programs call `a_min` and `a_max`."""
+    x, min, max = as_array(arr), a_min if min is None else min, a_max if max is None else max
     if min is not None:
         x = elementwise(fnp.maximum, min, x)
     return x if max is None else elementwise(fnp.minimum, max, x)
