@@ -327,8 +327,13 @@ def is_finite(x: np.ndarray[Any, Any]) -> bool:
         return bool(np.isfinite(np.add.reduce(x, axis=None)))
 
 
+_NUMBERS = (np.float64, float)  # of which a choice has the dtype of NumPy's
+
+
 def chosen(c: Any, x: Any, y: Any) -> Any:
     """Return `np.where(c, x, y)`, of large arrays by a compiled loop."""
+    if c.__class__ is np.bool_ and x.__class__ in _NUMBERS and y.__class__ in _NUMBERS:
+        return np.float64(x if c else y)
     if c.__class__ is not np.ndarray or c.size < MEDIUM or c.dtype.char != "?" or not c.flags.c_contiguous:
         return np.where(c, x, y)
     dtype = getattr(y if np.ndim(x) == 0 else x, "dtype", bool)

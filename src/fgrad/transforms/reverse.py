@@ -194,6 +194,8 @@ def _arrays(args: Sequence[Any]) -> list[tuple[Any, tuple[Node, ...]]]:
             if value.dtype.kind != "f":
                 break
             handles.append((value, a._nodes))
+        elif a.__class__ is float or a.__class__ is np.float64:
+            handles.append((np.float64(a), ()))
         elif a.__class__ is DeviceArray and a.dtype.kind == "f":
             handles.append((a, ()))
         else:

@@ -147,6 +147,9 @@ make_vjp: Function = wraps(core_make_vjp, "make_vjp")(unary_to_nary(core_make_vj
 make_jvp: Function = wraps(core_make_jvp, "make_jvp")(unary_to_nary(core_make_jvp))
 
 
+_ONE = np.float64(1)
+
+
 def _pulled_ones(fun: Function, x: Any, what: str, accepts: Function, wanted: str) -> tuple[Any, Any]:
     """Return `fun(x)`, and the cotangent of x that belongs to ones: a pullback that is used only once."""
     watched, dependent = _watched(fun)
@@ -155,13 +158,17 @@ def _pulled_ones(fun: Function, x: Any, what: str, accepts: Function, wanted: st
     run = Evaluated(watched, (point,), {}, inputs, has_aux=False, once=True)
     deliver = Delivery(not has_tensor((point,)))
     ans = tree.unflatten(run.structure, [deliver.leaf(y) for y in run.outs])
-    space = vspace(ans)
-    if not accepts(space):
-        raise TypeError(f"{get_name(fun)} returned {space}, but {what} takes {wanted}")
+    if ans.__class__ is np.float64:  # the usual case, which every operator takes
+        ones = [_ONE]
+    else:
+        space = vspace(ans)
+        if not accepts(space):
+            raise TypeError(f"{get_name(fun)} returned {space}, but {what} takes {wanted}")
+        ones = checked_cts(space.ones(), run.outs, run.structure)
     if not dependent[-1]:
         _independent(5)
         return ans, vspace(x).zeros()
-    cts = run.pullback(checked_cts(space.ones(), run.outs, run.structure))
+    cts = run.pullback(ones)
     return ans, deliver_inputs(deliver, inputs, cts)[0]
 
 

@@ -229,6 +229,8 @@ def _large(name: str, run: Rule, count: int) -> Rule | None:
         first = operands[0]
         if first.__class__ is np.ndarray and first.size < MEDIUM:
             return run(*operands)
+        if isinstance(first, np.generic) and all(isinstance(x, np.generic) for x in operands):
+            return run(*operands)
         return (fast if _is_silent() else run)(*operands)
 
     return large
