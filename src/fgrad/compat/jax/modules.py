@@ -202,7 +202,7 @@ MODULES: dict[str, Source] = {
         *(
             f"jax._src.{n}"
             for n in words(
-                "ad_util api_util checkify compiler core dispatch dtypes public_test_util state "
+                "ad_util api_util checkify compiler core dispatch dtypes flatten_util public_test_util state "
                 "traceback_util tree_util xla_bridge"
             )
         )
@@ -226,6 +226,7 @@ MODULES: dict[str, Source] = {
         "extended": types.KEY.type.__base__,
         "to_complex_dtype": lambda dtype: types.canonical(np.result_type(dtype, np.complex64)),
     },
+    "jax._src.flatten_util": lambda: {"ravel_pytree": trees.ravel_pytree},
     "jax._src.compiler": lambda: absent("jax._src.compiler", {"backend_compile_and_load": _GRAPH}),
     "jax._src.public_test_util": lambda: _public(test_util),
     "jax._src.traceback_util": lambda: {
