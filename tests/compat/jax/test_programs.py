@@ -176,6 +176,30 @@ def test_clip_takes_no_name_that_it_does_not_know():
         jnp.clip(jnp.arange(4), minimum=1)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_repeat_to_a_length_that_is_told(compiled):
+    def repeated(x, n, size, axis=None):
+        return jnp.repeat(x, n, axis, total_repeat_length=size)
+
+    f = jax.jit(repeated, static_argnums=(2, 3)) if compiled else repeated
+    x, n = jnp.arange(1, 4), jnp.array([2, 0, 1])
+    for size, expected in ((2, [1, 1]), (3, [1, 1, 3]), (5, [1, 1, 3, 3, 3])):
+        close(f(x, n, size), expected)
+    close(f(x, jnp.array([0, 1, 0]), 3), [2, 3, 3])
+    close(f(jnp.ones((2, 3)) * x, n, 4, -1), [[1, 1, 3, 3]] * 2)
+    close(f(x, 2, 5), [1, 1, 2, 2, 3])
+
+
+def test_densities_of_vectors():
+    logpdf = jax.scipy.stats.multivariate_normal.logpdf
+    x, mean, cov = jnp.array([0.5, -1.0]), jnp.zeros(2), jnp.array([[2.0, 0.5], [0.5, 1.0]])
+    close(logpdf(x, mean, cov), -2.9033992)  # what JAX gives
+    close(jax.vmap(logpdf, (None, None, 0))(x, mean, jnp.stack([cov, cov])), [-2.9033992] * 2)
+    close(logpdf(x, mean, 2.0), -2.8435242)
+    with pytest.raises(ValueError, match="vmap"):
+        logpdf(x, mean, jnp.stack([cov, cov]))
+
+
 def test_several_indices_out_of_bounds():
     x, i, j = jnp.arange(6.0).reshape(2, 3), jnp.array([0, 5]), jnp.array([1, 9])
     for transformation in (lambda f: f, jax.jit):

@@ -148,6 +148,7 @@ _MAIN: dict[str, Any] = {
     "effects_barrier": lambda: None,
     "ensure_compile_time_eval": _setting("jax_disable_jit"),
     "pure_callback": callbacks.pure_callback,
+    "clear_caches": lambda: None,
     "process_count": lambda *_: 1,
     "process_index": lambda *_: 0,
     "check_tracer_leaks": nullcontext,
@@ -170,7 +171,7 @@ _SPECIAL = words(
 
 _DISTRIBUTIONS = words(
     "bernoulli beta betabinom binom cauchy chi2 expon gamma geom gumbel_l gumbel_r laplace logistic nbinom "
-    "norm pareto poisson t truncnorm uniform vonmises"
+    "multivariate_normal norm pareto poisson t truncnorm uniform vonmises"
 )
 
 

@@ -71,7 +71,7 @@ INEXACT = words(
 # of one array: its elements, at other places or rounded
 MOVING = words(
     "atleast_1d atleast_2d atleast_3d broadcast_to diagonal expand_dims flip fliplr flipud matrix_transpose "
-    "moveaxis permute_dims ravel repeat reshape roll rollaxis rot90 round squeeze swapaxes tile transpose "
+    "moveaxis permute_dims ravel reshape roll rollaxis rot90 round squeeze swapaxes tile transpose "
     "tril triu"
 )
 # of one array, whose result has its dtype and is not weak
@@ -480,6 +480,17 @@ def clip(arr: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max
     return x if max is None else elementwise(fnp.minimum, max, x)
 
 
+def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Array:
+    """Return each element repeated; with a length of all, the last one fills up, or some are left out."""
+    if total_repeat_length is None:
+        return _of_one("repeat", _moved)(a, repeats, axis)
+    x = as_array(a) if axis is not None else NAMES["ravel"](a)
+    n = x.shape[axis or 0]
+    ends = NAMES["cumsum"](NAMES["broadcast_to"](array(repeats), (n,)))
+    places = NAMES["searchsorted"](ends, arange(total_repeat_length), side="right")
+    return take(x, clip(places, max=n - 1), axis or 0)
+
+
 def take(
     a: Any, indices: Any, axis: int | None = None, out: None = None, mode: Any = None, *,
     fill_value: Any = None, **_: Any,
@@ -727,7 +738,7 @@ NAMES: dict[str, Any] = {
     **by_name(
         *(arange, argsort, argwhere, array, asarray, astype, bincount, broadcast_arrays),
         *(broadcast_shapes, clip, einsum, eye, finfo, full, full_like, histogram, issubdtype),
-        *(linspace, load, meshgrid, nonzero, ones, power, promote_types, result_type, roots),
+        *(linspace, load, meshgrid, nonzero, ones, power, promote_types, repeat, result_type, roots),
         *(take, take_along_axis, unique, vectorize, where, zeros),
     ),
 }

@@ -46,6 +46,8 @@ def _located(x: Any, mean: Any, matrix: Any) -> tuple[Any, Any]:
 def _square(mean: Any, matrix: Any) -> Any:
     """Return a matrix, which may be given by one variance for all components, or by one for each."""
     matrix = inexact(matrix)
+    if matrix.ndim > 2:
+        raise ValueError(f"the matrix has {matrix.ndim} axes; map over several with vmap")
     n = matrix.shape[-1] if matrix.ndim else mean.shape[-1] if mean is not None and mean.ndim else 1
     return matrix if matrix.ndim > 1 else fnp.eye(n, dtype=matrix.dtype) * matrix
 
