@@ -483,7 +483,8 @@ def clip(arr: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max
 def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Array:
     """Return each element repeated; with a length of all, the last one fills up, or some are left out."""
     if total_repeat_length is None:
-        return _of_one("repeat", _moved)(a, repeats, axis)
+        every: Array = _of_one("repeat", _moved)(a, repeats, axis)
+        return every
     x = as_array(a) if axis is not None else NAMES["ravel"](a)
     n = x.shape[axis or 0]
     ends = NAMES["cumsum"](NAMES["broadcast_to"](array(repeats), (n,)))
