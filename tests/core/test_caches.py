@@ -98,6 +98,7 @@ def test_a_limit_that_is_no_number(monkeypatch):
 
 # functions that remember every result, because there are few arguments: what those are
 FEW = {
+    "adjoints/formulas.py": {"_has_smooth_slopes"},  # names of atoms
     "adjoints/records.py": {"_reader"},  # names of fields
     "adjoints/slopes.py": {"_call_type", "_template"},  # atoms, functions of kernels with types of operands
     "archive/schema.py": {"signature"},  # primitives

@@ -37,6 +37,7 @@ STANDING_IN = ("compat/autograd/", "compat/jax/")  # for other libraries: names 
 HOMONYMS = {
     "adjoints/blocks.py": {"sum"},  # the beginning of a variable's name
     "adjoints/compact.py": {"max", "min"},  # Python's
+    "adjoints/loops.py": {"max", "min"},  # Python's
     "adjoints/order.py": {"add"},  # a way to write
     "adjoints/strips.py": {"scale"},  # a function that kernels of reverse steps call
     "compiler/scans.py": {"add", "multiply"},  # ufuncs that accumulate
@@ -61,6 +62,7 @@ SURFACE = {
         ],
         "attributes and functions of NumPy in kernels",
     ),
+    "compiler/rolling.py": "what stretches become: parts of what loops stack",
     "sparse/dependencies.py": "which entries a read reaches, and a write: one rule each",
     "sparse/lanes.py": "how slopes follow operations that scale and move: one rule each",
     "core/operators.py": "what operators and methods of Tensors call: NumPy's names",

@@ -7,13 +7,13 @@ there twice. Numba takes milliseconds for every statement.
 from __future__ import annotations
 
 import ast
-import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fgrad.adjoints.compact import kind_of
 from fgrad.adjoints.stacks import TOPS
+from fgrad.locks import lazy
 
 INLINE, CALLED = "inline_part", "part"  # decorators
 LEAST, MOST = 8, 64  # statements in a loop: with which a call pays, and up to which it is put in its place
@@ -94,13 +94,13 @@ class _Loop:
         self.nodes = around.nodes[around.order[id(node)] : around.ends[id(node)]]
         self.size = sum(isinstance(n, ast.stmt) for n in self.nodes), len(self.nodes)
 
-    @functools.cached_property
+    @lazy
     def key(self) -> str:
         """Its text, with numbers in the place of the function's names."""
         places = {n: str(k) for k, n in enumerate(self.names)}
         return " ".join([_word(n, places) for n in self.nodes if not isinstance(n, ast.expr_context)])
 
-    @functools.cached_property
+    @lazy
     def names(self) -> list[str]:
         """The function's names, in the order in which they come."""
         own = self.around.own
