@@ -108,6 +108,7 @@ FEW = {
         "matrix_loop",
     },  # names of functions, ufuncs of primitives
     "compat/numba.py": {"clear", "copy_into", "copy_part", "grown"},  # a function each
+    "compat/jax/devices.py": {"compiled"},  # numbers of arguments of a function
     "compat/jax/types.py": {"_upper", "_least"},  # nodes of the lattice of dtypes
     "compiler/elements.py": {"_body", "_truth"},  # names of primitives
     "compiler/simplify/rewriting.py": {"is_elementwise"},  # names of primitives
