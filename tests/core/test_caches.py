@@ -107,7 +107,7 @@ FEW = {
         "loops_of",
         "matrix_loop",
     },  # names of functions, ufuncs of primitives
-    "compat/numba.py": {"clear", "copy_into", "copy_part", "grown"},  # a function each
+    "compat/numba.py": {"clear", "copy_into", "copy_part", "duplicate", "grown"},  # a function each
     "compat/jax/devices.py": {"compiled"},  # numbers of arguments of a function
     "compat/jax/types.py": {"_upper", "_least"},  # nodes of the lattice of dtypes
     "compiler/elements.py": {"_body", "_truth"},  # names of primitives
@@ -137,6 +137,7 @@ FEW = {
     "ops/elementwise.py": {"_dtype_of", "made", "typed"},  # functions of primitives, dtypes
     "ops/fft.py": {"_dtype"},  # names of transforms, dtypes
     "ops/foreign.py": {"scipy"},  # names of modules
+    "ops/precision.py": {"_limits", "_masks"},  # dtypes, with formats of fewer bits
     "transforms/cotangents.py": {"one_of"},  # dtypes
     "transforms/captures.py": {"_installed", "_is_installed"},  # names of packages
 }

@@ -6,11 +6,12 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
 
+from fgrad import config
 from fgrad.backend.array import DeviceArray
 
 _ARITHMETIC = (
@@ -41,7 +42,7 @@ def refuse_subclass(a: Any) -> None:
         )
 
 
-@cache
+@lru_cache(config.cache_entries())
 def _has_own_arithmetic(kind: type) -> bool:
     return any(getattr(kind, name) is not getattr(np.ndarray, name) for name in _ARITHMETIC)
 
