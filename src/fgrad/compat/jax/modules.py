@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from types import SimpleNamespace
@@ -43,10 +43,6 @@ __all__ = ["MODULES"]
 
 # libraries ask for its origin, which is `Union`
 ArrayLike = Union[Array, np.ndarray, np.bool_, np.number, bool, int, float, complex]  # noqa: UP007
-
-
-def _loaded(*names: str) -> Callable[[], Mapping[str, Any]]:
-    return lambda: {name.rpartition(".")[2]: import_module(name) for name in names}
 
 
 def _public(found: Any) -> dict[str, Any]:
@@ -182,36 +178,30 @@ def _distribution(name: str) -> Source:
     return lambda: {f: _elements(getattr(found, f)) for f in functions if hasattr(found, f)}
 
 
-MODULES: dict[str, Source] = {
+# what only holds other modules
+_PACKAGES = words(
+    "jax._src jax._src.state jax.example_libraries jax.extend jax.interpreters jax.scipy jax.scipy.sparse"
+)
+
+
+def _with_parts(name: str, source: Source) -> Source:
+    """Return the source of a module with those in it, which programs may ask for after `uninstall`."""
+    parts = [part for part in _NAMES if part.rpartition(".")[0] == name]
+    return lambda: {**source(), **{part.rpartition(".")[2]: import_module(part) for part in parts}}
+
+
+_NAMES: dict[str, Source] = {
     "jax": together(
         _MAIN,
-        _loaded(
-            *(
-                f"jax.{name}"
-                for name in words(
-                    "core custom_derivatives debug dtypes errors lax nn numpy random scipy sharding stages "
-                    "tree tree_util typing version"
-                )
-            )
-        ),
         absent(
             "jax",
             {"make_array_from_callback": devices.ONE} | {"export": _GRAPH, "new_ref": _REFS, "freeze": _REFS},
         ),
     ),
-    "jax._src": _loaded(
-        *(
-            f"jax._src.{n}"
-            for n in words(
-                "ad_util api_util checkify compiler core dispatch dtypes flatten_util public_test_util state "
-                "traceback_util tree_util xla_bridge"
-            )
-        )
-    ),
+    **dict.fromkeys(_PACKAGES, dict),
     "jax._src.ad_util": lambda: jaxprs.AD | {"stop_gradient_p": lax.NAMES["stop_gradient_p"]},
     "jax._src.api_util": lambda: jaxprs.API,
     "jax._src.checkify": lambda: checkify.NAMES,
-    "jax._src.state": _loaded("jax._src.state.types"),
     "jax._src.state.types": lambda: {"AbstractRef": _kind("jax._src.state.types.AbstractRef", _REFS)},
     "jax._src.tree_util": lambda: trees.TREE_UTIL | {"_registry": trees.Registry()},
     "jax._src.core": lambda: {
@@ -269,15 +259,11 @@ MODULES: dict[str, Source] = {
         "result_type": numpy.result_type,
     },
     "jax.errors": lambda: _public(errors),
-    "jax.experimental": together(
-        _loaded(*(f"jax.experimental.{n}" for n in ("checkify", "hijax", "jax2tf", "sparse"))),
-        {
-            "io_callback": callbacks.io_callback,
-            "enable_x64": _setting("jax_enable_x64"),
-            "disable_x64": _setting("jax_enable_x64", default=False),
-        },
-    ),
-    "jax.example_libraries": _loaded("jax.example_libraries.optimizers", "jax.example_libraries.stax"),
+    "jax.experimental": lambda: {
+        "io_callback": callbacks.io_callback,
+        "enable_x64": _setting("jax_enable_x64"),
+        "disable_x64": _setting("jax_enable_x64", default=False),
+    },
     "jax.example_libraries.optimizers": together(
         examples.OPTIMIZERS, absent("jax.example_libraries.optimizers", {"sm3": "adagrad is near it"})
     ),
@@ -300,7 +286,6 @@ MODULES: dict[str, Source] = {
         **{name: jaxprs.AD[name] for name in words("Zero instantiate_zeros is_undefined_primal")},
     },
     "jax.experimental.jax2tf": lambda: absent("jax.experimental.jax2tf", {"convert": _GRAPH}),
-    "jax.extend": _loaded("jax.extend.core", "jax.extend.linear_util", "jax.extend.source_info_util"),
     "jax.extend.core": together(
         {
             "Effect": type("Effect", (), {}),
@@ -308,7 +293,6 @@ MODULES: dict[str, Source] = {
             "get_opaque_trace_state": _trace_state,
         },
         jaxprs.CORE,
-        _loaded("jax.extend.core.primitives"),
         absent(
             "jax.extend.core", dict.fromkeys(words("TraceTag set_current_trace take_current_trace"), _GRAPH)
         ),
@@ -323,35 +307,27 @@ MODULES: dict[str, Source] = {
     },
     "jax.extend.source_info_util": lambda: {"register_exclusion": lambda _: None},
     "jax.flatten_util": lambda: {"ravel_pytree": trees.ravel_pytree},
-    "jax.interpreters": _loaded(
-        *(f"jax.interpreters.{n}" for n in ("ad", "batching", "mlir", "partial_eval", "xla"))
-    ),
     "jax.interpreters.ad": lambda: jaxprs.AD,
     "jax.interpreters.batching": lambda: jaxprs.BATCHING,
     "jax.interpreters.mlir": lambda: jaxprs.MLIR,
     "jax.interpreters.partial_eval": lambda: jaxprs.PARTIAL_EVAL,
     "jax.interpreters.xla": lambda: {"canonicalize_dtype_handlers": {np.ndarray: as_array}},
-    "jax.lax": together(
-        lax.NAMES, {"with_sharding_constraint": devices.device_put}, _loaded("jax.lax.linalg")
-    ),
+    "jax.lax": lambda: lax.NAMES | {"with_sharding_constraint": devices.device_put},
     "jax.lax.linalg": lambda: linalg.LAX,
     "jax.lib": lambda: {"__version__": "0.10.0"},
-    "jax.nn": together(nn.NAMES, _loaded("jax.nn.initializers")),
+    "jax.nn": lambda: nn.NAMES,
     "jax.nn.initializers": lambda: nn.INITIALIZERS,
-    "jax.numpy": together(numpy.NAMES, _loaded("jax.numpy.fft", "jax.numpy.linalg")),
+    "jax.numpy": lambda: numpy.NAMES,
     "jax.numpy.fft": lambda: numpy.FFT,
     "jax.numpy.linalg": lambda: linalg.NUMPY,
     "jax.random": lambda: draws.NAMES,
-    "jax.scipy": _loaded(*(f"jax.scipy.{n}" for n in ("linalg", "optimize", "sparse", "special", "stats"))),
     "jax.scipy.optimize": lambda: absent(
         "jax.scipy.optimize", {"minimize": "fgrad.scipy.optimize.minimize has it for Tensors"}
     ),
-    "jax.scipy.sparse": _loaded("jax.scipy.sparse.linalg"),
     "jax.scipy.sparse.linalg": lambda: scipy.SPARSE_LINALG,
     "jax.scipy.linalg": lambda: linalg.SCIPY,
-    "jax.scipy.stats": together(
-        _loaded(*(f"jax.scipy.stats.{name}" for name in _DISTRIBUTIONS)),
-        absent("jax.scipy.stats", {"gaussian_kde": "sum fgrad.scipy.stats.norm.pdf at the samples"}),
+    "jax.scipy.stats": lambda: absent(
+        "jax.scipy.stats", {"gaussian_kde": "sum fgrad.scipy.stats.norm.pdf at the samples"}
     ),
     **{f"jax.scipy.stats.{name}": _distribution(name) for name in _DISTRIBUTIONS},
     "jax.scipy.special": lambda: (
@@ -367,3 +343,4 @@ MODULES: dict[str, Source] = {
     "jax.version": lambda: _VERSION,
     "jax.typing": lambda: {"ArrayLike": ArrayLike, "DTypeLike": Any},
 }
+MODULES: dict[str, Source] = {name: _with_parts(name, source) for name, source in _NAMES.items()}
