@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from fgrad import numpy as fnp
-from fgrad.compat.jax.indexing import MODES, added, inside, missing, numbered, padded, replaced
 from fgrad.compat.jax.types import BFLOAT16, CONFIG, KEY, canonical, default, promoted, to_inexact
 from fgrad.core.tensor import Tensor, tensor, wrap
 from fgrad.errors import NoValueError
 from fgrad.extend.engine import convert
-from fgrad.lax import reduce_precision
+from fgrad.lax import gather, reduce_precision, scatter
 from fgrad.transforms.calling import is_traced
 
 __all__ = [
@@ -30,6 +29,7 @@ __all__ = [
     "form_of",
     "from_program",
     "held",
+    "inexact",
     "keys_of_data",
     "made",
     "named",
@@ -37,6 +37,7 @@ __all__ = [
     "of_shapes",
     "opened",
     "power",
+    "together",
 ]
 
 
@@ -171,7 +172,7 @@ class Array:
     # -- parts
 
     def __getitem__(self, index: Any) -> Array:
-        return made(self._tensor[inside(opened(index), self.shape)], self.form)
+        return made(gather(self._tensor, opened(index)), self.form)
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         raise TypeError(
@@ -242,25 +243,20 @@ class _At:
     def get(self, mode: str | None = None, fill_value: Any = None, **options: Any) -> Array:
         """Return the elements."""
         _refuse(mode, options)
-        x = self.array
-        if mode not in ("fill", "drop"):
-            return made(x._tensor[inside(self._index(mode), x.shape)], x.form)
-        whole, index = padded(
-            x._tensor, self._index(mode), missing(held(x.dtype)) if fill_value is None else fill_value
-        )
-        return made(whole[index], x.form)
+        how = "fill" if mode in ("fill", "drop") else "clip"
+        return made(gather(self.array._tensor, self._index(mode), how, fill_value), self.array.form)
 
     def set(self, value: Any, **options: Any) -> Array:
         """Return a copy with other elements."""
-        return self._changed(replaced, value, **options)
+        return self._changed(value, **options)
 
     def add(self, value: Any, **options: Any) -> Array:
         """Return a copy with something added; repeated places add up."""
-        return self._changed(added, value, **options)
+        return self._changed(value, add=True, **options)
 
     def subtract(self, value: Any, **options: Any) -> Array:
         """Return a copy with something subtracted; repeated places add up."""
-        return self._changed(added, elementwise(fnp.negative, value), **options)
+        return self._changed(elementwise(fnp.negative, value), add=True, **options)
 
     def apply(self, function: Callable[[Any], Any], **options: Any) -> Array:
         """Return a copy with a function of elements; every place once."""
@@ -268,7 +264,7 @@ class _At:
 
     def _from_old(self, combine: Callable[[Any, Any], Any], value: Any, options: dict[str, Any]) -> Array:
         if any(getattr(i, "ndim", 0) for i in self._parts()):  # others name no place twice
-            counts = added(fnp.zeros(self.array.shape, int), self.index, 1)
+            counts = scatter(fnp.zeros(self.array.shape, int), self.index, 1, add=True)
             if bool((counts > 1).any()):
                 raise NotImplementedError(
                     "fgrad changes each place once here, and some are repeated; use .add or a segment sum"
@@ -279,19 +275,23 @@ class _At:
         index = self.index if isinstance(self.index, tuple) else (self.index,)
         return [np.asarray(i) if isinstance(i, list) else i for i in index]
 
-    def _changed(
-        self, update: Callable[[Any, Any, Any], Any], value: Any, mode: str | None = None, **options: Any
-    ) -> Array:
+    def _changed(self, value: Any, *, mode: str | None = None, add: bool = False, **options: Any) -> Array:
         _refuse(mode, options)
         x = self.array
         part = as_array(value).astype(x.dtype)._tensor
-        if update is added:
+        if add:
             _refuse_keys(x.form, "add")
-        index = self._index(mode)
-        return made(update(x._tensor, inside(index, x.shape) if mode == "clip" else index, part), x.form)
+        how = "clip" if mode == "clip" else "drop"
+        return made(scatter(x._tensor, self._index(mode), part, how, add=add), x.form)
 
     def _index(self, mode: str | None) -> Any:
-        return self.index if mode in (None, "promise_in_bounds") else numbered(self.index)
+        if mode in (None, "promise_in_bounds"):
+            return self.index
+        parts = self.index if isinstance(self.index, tuple) else (self.index,)
+        return tuple(fnp.asarray(part) if type(part) is int else part for part in parts)
+
+
+MODES = (None, "promise_in_bounds", "clip", "fill", "drop")
 
 
 def _refuse(mode: str | None, options: dict[str, Any]) -> None:
@@ -444,28 +444,39 @@ def opened(x: Any) -> Any:
     return x
 
 
-def elementwise(
-    function: Callable[..., Any], *args: Any, inexact: bool = False, counts: bool = False, keys: bool = False
-) -> Array:
-    """Return a function of values, each brought to the dtype that they promote to.
+def together(
+    args: Iterable[Any], *, inexact: bool = False, counts: bool = False, keys: bool = False
+) -> tuple[list[Any], Form]:
+    """Return the Tensors of values in the dtype that they promote to, and the form of arrays of it.
 
     Args:
-        function: of Tensors.
         args: values that `as_array` takes.
         inexact: whether integers are computed with as floating-point numbers.
         counts: whether truth values are computed with as integers.
-        keys: whether it takes keys.
+        keys: whether keys are taken.
     """
     xs = [as_array(a) for a in args]
     dtype, weak = promoted((x.dtype, x.weak_type) for x in xs)
     if dtype is KEY and not keys:
-        raise TypeError(f"this function of elements does not accept dtype {KEY}")
+        raise TypeError(f"this function does not accept dtype {KEY}")
     if inexact:
-        dtype, weak = to_inexact(dtype, weak)
+        dtype = to_inexact(dtype)
     elif counts and dtype.kind == "b":
         dtype = default(int)
-    out = function(*(x._tensor if x.dtype == dtype else _converted(x._tensor, dtype) for x in xs))
-    return made(out, form_of(dtype, weak))
+    tensors = [x._tensor if x.dtype == dtype else _converted(x._tensor, dtype) for x in xs]
+    return tensors, form_of(dtype, weak)
+
+
+def elementwise(function: Callable[..., Any], *args: Any, **options: Any) -> Array:
+    """Return a function of values, each brought to the dtype that they promote to, as `together` does."""
+    tensors, form = together(args, **options)
+    return made(function(*tensors), form)
+
+
+def inexact(x: Any) -> Array:
+    """Return a value as a strong array of floating-point numbers."""
+    found = as_array(x)
+    return found.astype(to_inexact(found.dtype))
 
 
 def named(function: Callable[..., Any], found: str, how: str = "") -> Callable[..., Any]:

@@ -266,20 +266,14 @@ def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int 
     return flat.filled(fgrad.lax.associative_scan(combine, flat.tensors, reverse, axis))
 
 
-def _start(x: Array, starts: Any, sizes: Sequence[int]) -> list[Any]:
-    """Return for each axis the indices of a slice, which is moved inside where it reaches outside."""
-    out = []
-    for axis, (start, size, length) in enumerate(zip(starts, sizes, x.shape, strict=True)):
-        first = as_array(start)._tensor
-        first = fnp.clip(fnp.where(first < 0, first + length, first), 0, length - size)
-        out.append(fnp.reshape(first + fnp.arange(size), (size,) + (1,) * (x.ndim - 1 - axis)))
-    return out
+def _starts(found: Any) -> list[Any]:
+    return [as_array(start)._tensor for start in found]
 
 
 def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any) -> Array:
     """Return a part of an array, of a size that is known, from a place that need not be."""
     x = as_array(operand)
-    return made(x._tensor[tuple(_start(x, start_indices, slice_sizes))], x.form)
+    return made(fgrad.lax.dynamic_slice(x._tensor, _starts(start_indices), slice_sizes), x.form)
 
 
 def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Array:
@@ -298,8 +292,9 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
 
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array:
     """Return a copy of an array with another part."""
-    x, new = as_array(operand), as_array(update)
-    return x.at[tuple(_start(x, start_indices, new.shape))].set(new)
+    x = as_array(operand)
+    new = as_array(update).astype(x.dtype)._tensor
+    return made(fgrad.lax.dynamic_update_slice(x._tensor, new, _starts(start_indices)), x.form)
 
 
 def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Array:

@@ -10,9 +10,18 @@ import numpy as np
 import fgrad
 import fgrad.scipy.linalg
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, made, named, opened
-from fgrad.compat.jax.numpy import together, wrapped
-from fgrad.compat.jax.types import default, to_inexact
+from fgrad.compat.jax.arrays import (
+    SHORT,
+    Array,
+    as_array,
+    elementwise,
+    inexact,
+    made,
+    named,
+    opened,
+    together,
+)
+from fgrad.compat.jax.numpy import wrapped
 from fgrad.compat.standins import by_name, words
 from fgrad.core.trace import Tracer
 from fgrad.extend import operation
@@ -27,10 +36,10 @@ def _linear(module: Any, name: str) -> Function:
 
     def function(*args: Any, **kwargs: Any) -> Any:
         arrays = [a for a in args if isinstance(a, Array | np.ndarray)]
-        tensors, form = together(arrays)
+        tensors, form = together(arrays, inexact=True)
         if form is SHORT:
             raise NotImplementedError(f"jax.numpy.linalg.{name} of bfloat16: JAX has it of float32 at least")
-        it = iter([t if t.dtype.kind in "fc" else t.astype(default(float)) for t in tensors])
+        it = iter(tensors)
         given = [next(it) if isinstance(a, Array | np.ndarray) else opened(a) for a in args]
         return wrapped(getattr(module, name)(*given, **{k: opened(v) for k, v in kwargs.items()}), form=False)
 
@@ -41,11 +50,10 @@ def _symmetric(function: Function) -> Function:
     """Return a function of the symmetric part of a matrix, unless `symmetrize_input` says not."""
 
     def of_part(a: Any, *args: Any, symmetrize_input: bool = True, **kwargs: Any) -> Any:
-        x = as_array(a)
-        x = x.astype(to_inexact(x.dtype, weak=False)[0])
+        x = inexact(a)
         if symmetrize_input:
             t = x._tensor
-            x = made((t + fnp.conj(fnp.swapaxes(t, -1, -2))) / 2, x.form)
+            x = made((t + _adjoint(t)) / 2, x.form)
         return function(x, *args, **kwargs)
 
     of_part.__name__, of_part.__doc__ = function.__name__, function.__doc__
@@ -85,7 +93,7 @@ def _cholesky(x: Array, *, upper: bool) -> Array:
     """Return the factor of matrices, of which the triangle of the factor is read; NaN where there is none."""
     if x.form is SHORT:
         raise NotImplementedError("cholesky of bfloat16: JAX has it of float32 at least")
-    t = x.astype(to_inexact(x.dtype, weak=False)[0])._tensor
+    t = inexact(x)._tensor
     t = _adjoint(t) if upper else t
     try:
         low = FACTOR(t) if isinstance(t._value, Tracer) else fnp.linalg.cholesky(t)
@@ -108,8 +116,7 @@ def scipy_cholesky(
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
     """Return a norm of a vector or matrix."""
-    y = as_array(x)
-    y = y.astype(to_inexact(y.dtype, weak=False)[0])
+    y = inexact(x)
     if ord is None and axis is None and not keepdims:
         return made(fnp.sqrt(fnp.sum(fnp.real(y._tensor * fnp.conj(y._tensor)))), y.strong)
     return made(fnp.linalg.norm(y._tensor, ord, axis, keepdims), y.strong)

@@ -10,11 +10,11 @@ import numpy as np
 
 import fgrad.nn
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, named, opened
+from fgrad.compat.jax.arrays import Array, as_array, elementwise, inexact, made, named, opened
 from fgrad.compat.jax.draws import NAMES as DRAWS
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.numpy import shape_of
-from fgrad.compat.jax.types import canonical, to_inexact
+from fgrad.compat.jax.types import canonical
 from fgrad.compat.standins import absent, by_name, words
 
 __all__ = ["NAMES", "logsumexp"]
@@ -36,13 +36,9 @@ def _along(name: str) -> Callable[..., Array]:
 
     def function(x: Any, axis: Any = -1, where: Any = None) -> Array:
         y = as_array(x)
-        return made(found(_inexact(y), axis, where=opened(where)), y.form)
+        return made(found(inexact(y)._tensor, axis, where=opened(where)), y.form)
 
     return named(function, f"fgrad.nn.{name}")
-
-
-def _inexact(x: Array) -> Any:
-    return x.astype(to_inexact(x.dtype, weak=False)[0])._tensor
 
 
 def logsumexp(
@@ -58,7 +54,7 @@ def logsumexp(
         raise NotImplementedError("fgrad's jax.nn.logsumexp has no return_sign: split b by its sign")
     x, options = as_array(a), {"keepdims": keepdims, "where": opened(where)}
     weights = None if b is None else as_array(b)._tensor
-    return made(fgrad.nn.logsumexp(_inexact(x), axis, b=weights, **options), x.strong)
+    return made(fgrad.nn.logsumexp(inexact(x)._tensor, axis, b=weights, **options), x.strong)
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> Array:

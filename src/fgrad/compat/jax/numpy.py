@@ -21,13 +21,14 @@ from fgrad.compat.jax.arrays import (
     elementwise,
     form_of,
     held,
+    inexact,
     made,
     named,
     of_shapes,
     opened,
     power,
+    together,
 )
-from fgrad.compat.jax.indexing import missing, taken
 from fgrad.compat.jax.types import (
     BFLOAT16,
     KEY,
@@ -38,13 +39,12 @@ from fgrad.compat.jax.types import (
     kind_of,
     promote_types,
     promoted,
-    to_inexact,
 )
 from fgrad.compat.standins import by_name, words
 from fgrad.core.tensor import Tensor
 from fgrad.transforms.calling import is_traced
 
-__all__ = ["FFT", "NAMES", "shape_of", "together", "wide_enough", "wrapped"]
+__all__ = ["FFT", "NAMES", "shape_of", "wide_enough", "wrapped"]
 
 Function = Callable[..., Any]
 Shape = Sequence[int] | int
@@ -68,36 +68,6 @@ INEXACT = words(
     "copysign cos cosh deg2rad degrees divide exp exp2 expm1 heaviside hypot log log10 log1p log2 logaddexp "
     "logaddexp2 nextafter rad2deg radians reciprocal sin sinc sinh sqrt tan tanh true_divide fabs rint"
 )
-# of one array: its elements, at other places or rounded
-MOVING = words(
-    "atleast_1d atleast_2d atleast_3d broadcast_to diagonal expand_dims flip fliplr flipud matrix_transpose "
-    "moveaxis permute_dims ravel reshape roll rollaxis rot90 round squeeze swapaxes tile transpose "
-    "tril triu"
-)
-# of one array, whose result has its dtype and is not weak
-KEEPING = (
-    "diff",
-    "sort",
-    "max",
-    "min",
-    "amax",
-    "amin",
-    "ptp",
-    "diag",
-    "pad",
-    "nanmax",
-    "nanmin",
-    "nan_to_num",
-)
-# sums: truth values and short integers are counted in 32 bits
-SUMS = ("sum", "prod", "nansum", "nanprod", "trace")
-CUMULATED = ("cumsum", "cumprod", "nancumsum", "nancumprod")
-MEANS = words(
-    "mean var std median nanmean nanvar nanstd average nanmedian quantile percentile nanquantile "
-    "nanpercentile"
-)
-INDICES = ("argmax", "argmin", "count_nonzero", "nanargmax", "nanargmin")
-TRUTHS = ("all", "any")
 OPERANDS = ("a", "arr", "array", "m", "v", "x")  # what their operand is called
 JOINS = ("stack", "concatenate", "hstack", "vstack", "dstack", "column_stack")
 PRODUCTS = ("dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "cross", "convolve", "correlate")
@@ -154,6 +124,7 @@ def _static(x: Any) -> Any:
 
 
 def _moved(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
+    """Return what is weak if the array is."""
     return made(f(x._tensor, *args, **kwargs), x.form)
 
 
@@ -166,6 +137,7 @@ def _kept(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
 
 
 def _summed(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
+    """Return sums: truth values and short integers are counted in 32 bits."""
     dtype = kwargs.pop("dtype", None)
     if dtype is None:
         dtype = x.dtype if kind_of(x.dtype) in "fc" or x.dtype.itemsize >= 4 else default(int)
@@ -181,7 +153,7 @@ def _cumulated(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
 
 def _averaged(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
     dtype = kwargs.pop("dtype", None)
-    return _kept(f, x.astype(to_inexact(x.dtype, False)[0] if dtype is None else dtype), args, kwargs)
+    return _kept(f, inexact(x) if dtype is None else x.astype(dtype), args, kwargs)
 
 
 def _index(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
@@ -206,15 +178,6 @@ def _product(name: str) -> Function:
         return out if kind is None else out.astype(kind)
 
     return _named(name, function)
-
-
-def together(xs: Any, *, keys: bool = False) -> tuple[list[Any], Form]:
-    """Return the Tensors of values in the dtype that they promote to, and the form of arrays of it."""
-    arrays = [as_array(x) for x in xs]
-    dtype, weak = promoted((x.dtype, x.weak_type) for x in arrays)
-    if dtype is KEY and not keys:
-        raise TypeError(f"this function does not accept dtype {KEY}")
-    return [x.astype(dtype)._tensor for x in arrays], form_of(dtype, weak)
 
 
 def _compared(name: str, taken: Function) -> Function:
@@ -277,6 +240,24 @@ def _any(name: str) -> Function:
     return _named(name, function)
 
 
+OF_ONE: dict[Function, tuple[str, ...]] = {  # by how the dtype of the result is found
+    _moved: words(  # the elements, at other places or rounded
+        "atleast_1d atleast_2d atleast_3d broadcast_to diagonal expand_dims flip fliplr flipud "
+        "matrix_transpose moveaxis permute_dims ravel reshape roll rollaxis rot90 round squeeze "
+        "swapaxes tile transpose tril triu"
+    ),
+    _kept: words("all amax amin any diag diff max min nan_to_num nanmax nanmin pad ptp sort"),
+    _summed: words("nanprod nansum prod sum trace"),
+    _cumulated: words("cumprod cumsum nancumprod nancumsum"),
+    _averaged: words(
+        "average mean median nanmean nanmedian nanpercentile nanquantile nanstd nanvar percentile quantile "
+        "std var"
+    ),
+    _index: words("argmax argmin count_nonzero nanargmax nanargmin"),
+    _divided: words("array_split dsplit hsplit split vsplit"),
+}
+
+
 # ---- what makes arrays
 
 
@@ -330,14 +311,23 @@ def _filled(value: Function, shape: Shape, dtype: Any, weak: bool = False) -> Ar
     return made(value(shape_of(shape), held(kind)), form_of(kind, weak))
 
 
-def zeros(shape: Shape, dtype: Any = None, **_: Any) -> Array:
-    """Return an array of zeros."""
-    return _filled(fnp.zeros, shape, dtype)
+def _making(name: str) -> tuple[Function, Function]:
+    """Return functions that make arrays of one number: of a shape, and of the shape and dtype of an array."""
+    value = getattr(fnp, name)
+
+    def of_shape(shape: Shape, dtype: Any = None, **_: Any) -> Array:
+        return _filled(value, shape, dtype)
+
+    def like(a: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Array:
+        x = a if hasattr(a, "dtype") and hasattr(a, "shape") else as_array(a)
+        weak = dtype is None and bool(getattr(x, "weak_type", False))
+        return _filled(value, x.shape if shape is None else shape, x.dtype if dtype is None else dtype, weak)
+
+    return _named(name, of_shape), _named(f"{name}_like", like)
 
 
-def ones(shape: Shape, dtype: Any = None, **_: Any) -> Array:
-    """Return an array of ones."""
-    return _filled(fnp.ones, shape, dtype)
+zeros, zeros_like = _making("zeros")
+ones, ones_like = _making("ones")
 
 
 def full(shape: Shape, fill_value: Any, dtype: Any = None, **_: Any) -> Array:
@@ -347,20 +337,9 @@ def full(shape: Shape, fill_value: Any, dtype: Any = None, **_: Any) -> Array:
     return out if dtype is None else out.astype(dtype)
 
 
-def _like(value: Function) -> Function:
-    """Return a function of an array: `value(shape, dtype)` of its shape and dtype, or others."""
-
-    def function(a: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Array:
-        x = a if hasattr(a, "dtype") and hasattr(a, "shape") else as_array(a)
-        weak = dtype is None and bool(getattr(x, "weak_type", False))
-        return _filled(value, x.shape if shape is None else shape, x.dtype if dtype is None else dtype, weak)
-
-    return function
-
-
 def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Array:
     """Return an array of one value, with the shape and dtype of another."""
-    like: Array = _like(fnp.zeros)(a, dtype, shape)
+    like: Array = zeros_like(a, dtype, shape)
     filled = full(like.shape, fill_value, like.dtype)
     return made(filled._tensor, like.form)
 
@@ -468,7 +447,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
         counted: Array = _any("bincount")(x, weights, minlength)
         return counted
     given = 1 if weights is None else weights
-    start = zeros(length, int if weights is None else as_array(weights).dtype)
+    start: Array = zeros(length, int if weights is None else as_array(weights).dtype)
     return start.at[elementwise(lambda t: fnp.maximum(t, 0), x)].add(given)
 
 
@@ -497,18 +476,18 @@ def take(
     fill_value: Any = None, **_: Any,
 ) -> Array:  # fmt: skip
     """Return elements by index; without a mode, those out of bounds are NaN, or the least integer."""
-    x: Any = as_array(a)
-    i: Any = array(indices)
+    x, i = as_array(a), array(indices)
     if axis is None:
         x, axis = x.reshape(-1), 0
     if mode == "wrap":
-        i = i % x.shape[axis]
+        i = elementwise(fnp.remainder, i, x.shape[axis])
     elif mode == "clip":
         i = clip(i, 0, x.shape[axis] - 1)  # also what counts from the end
     elif mode not in (None, "fill"):
         raise NotImplementedError(f"The {mode!r} mode to jnp.take is not supported.")
-    fill = missing(held(x.dtype)) if fill_value is None else as_array(fill_value).astype(x.dtype)._tensor
-    return made(taken(x._tensor, i._tensor, axis % x.ndim, fill), x.strong)
+    fill = None if fill_value is None else as_array(fill_value).astype(x.dtype)._tensor
+    place = (*(slice(None),) * (axis % x.ndim), i._tensor)
+    return made(fgrad.lax.gather(x._tensor, place, "fill", fill), x.strong)
 
 
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, **_: Any) -> Array:
@@ -625,8 +604,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Array:
     Raises:
         NotImplementedError: leading zeros are to give roots too.
     """
-    x = as_array(p)
-    x = x.astype(to_inexact(x.dtype, weak=False)[0])
+    x = inexact(p)
     if not strip_zeros and x.size and not is_traced(x._tensor) and not x[0]:
         raise NotImplementedError(
             "fgrad's jax.numpy.roots has no roots of leading zeros: leave out strip_zeros"
@@ -706,16 +684,9 @@ NUMPYS = words(
 NAMES: dict[str, Any] = {
     **{name: _elements(name, inexact=False) for name in SAME},
     **{name: _elements(name, inexact=True) for name in INEXACT},
-    **{name: _of_one(name, _moved) for name in MOVING},
-    **{name: _of_one(name, _kept) for name in KEEPING},
-    **{name: _of_one(name, _summed) for name in SUMS},
-    **{name: _of_one(name, _averaged) for name in MEANS},
-    **{name: _of_one(name, _cumulated) for name in CUMULATED},
-    **{name: _of_one(name, _index) for name in INDICES},
-    **{name: _of_one(name, _kept) for name in TRUTHS},
+    **{name: _of_one(name, result) for result, names in OF_ONE.items() for name in names},
     **{name: _product(name) for name in PRODUCTS},
     **{name: _joined(name) for name in JOINS},
-    **{name: _of_one(name, _divided) for name in ("split", "array_split", "hsplit", "vsplit", "dsplit")},
     **{name: _compared(name, as_array) for name in ("isclose", "allclose")},
     **{name: _compared(name, array) for name in ("array_equal", "array_equiv")},
     **{name: _any(name) for name in OTHERS},
@@ -725,22 +696,20 @@ NAMES: dict[str, Any] = {
     "flatnonzero": lambda a, **kwargs: nonzero(as_array(a).reshape(-1), **kwargs)[0],
     "bool_": Scalar("bool"),
     "empty": zeros,
-    "empty_like": _like(fnp.zeros),
+    "empty_like": zeros_like,
     "identity": lambda n, dtype=None: eye(n, dtype=dtype),
     "iscomplexobj": lambda x: result_type(x).kind == "c",
     "isrealobj": lambda x: result_type(x).kind != "c",
     "isscalar": lambda x: getattr(x, "shape", None) == () or isinstance(x, int | float | complex),
     "save": lambda file, arr, *args, **kwargs: np.save(file, np.asarray(arr), *args, **kwargs),
     "ndarray": Array,
-    "ones_like": _like(fnp.ones),
     "iinfo": lambda d: np.iinfo(canonical(dtype_of(d))),
-    "zeros_like": _like(fnp.zeros),
     "copy": lambda a, order=None: as_array(a).copy(),
     **by_name(
         *(arange, argsort, argwhere, array, asarray, astype, bincount, broadcast_arrays),
         *(broadcast_shapes, clip, einsum, eye, finfo, full, full_like, histogram, issubdtype),
-        *(linspace, load, meshgrid, nonzero, ones, power, promote_types, repeat, result_type, roots),
-        *(take, take_along_axis, unique, vectorize, where, zeros),
+        *(linspace, load, meshgrid, nonzero, ones, ones_like, power, promote_types, repeat, result_type, roots),
+        *(take, take_along_axis, unique, vectorize, where, zeros, zeros_like),
     ),
 }
 for _alias in words(

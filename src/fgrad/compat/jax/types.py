@@ -224,9 +224,9 @@ def promote_types(a: Any, b: Any) -> DType:
     return found
 
 
-def to_inexact(dtype: DType, weak: bool) -> tuple[DType, bool]:
+def to_inexact(dtype: DType) -> DType:
     """Return the dtype in which functions of real numbers compute what integers are given."""
-    return (dtype, weak) if kind_of(dtype) in "fc" else (default(float), weak)
+    return dtype if kind_of(dtype) in "fc" else default(float)
 
 
 def issubdtype(a: Any, b: Any) -> bool:
