@@ -78,8 +78,8 @@ class Primitive:
     """An operation, whose rules are in `interpreters.ad` and `interpreters.batching`."""
 
     multiple_results = call_primitive = map_primitive = False
-    impl: Function
-    abstract_eval: Function
+    impl: Function | None = None
+    abstract_eval: Function | None = None
     _operation: Operation | None = None
 
     def __init__(self, name: str) -> None:
@@ -120,30 +120,28 @@ class Primitive:
     def _several(self, out: Any) -> list[Any]:
         return list(out) if self.multiple_results else [out]
 
-    def _missing(self, what: str) -> NotImplementedError:
-        return NotImplementedError(f"{what} rule for '{self.name}' not implemented")
+    def _needed(self, rule: Function | None, what: str) -> Function:
+        if rule is None:
+            raise NotImplementedError(f"{what} rule for '{self.name}' not implemented")
+        return rule
 
     def _run(self, /, *args: Any, **params: Any) -> list[Any]:
-        if not hasattr(self, "impl"):
-            raise self._missing("Evaluation")
-        return [_opened(o) for o in self._several(self.impl(*map(from_program, args), **params))]
+        found = self._needed(self.impl, "Evaluation")(*map(from_program, args), **params)
+        return [_opened(o) for o in self._several(found)]
 
     def _shape(self, /, *avals: Aval, **params: Any) -> list[Any]:
-        if not hasattr(self, "abstract_eval"):
-            raise self._missing("Abstract evaluation")
-        return self._several(self.abstract_eval(*map(_shaped, avals), **params))
+        rule = self._needed(self.abstract_eval, "Abstract evaluation")
+        return self._several(rule(*map(_shaped, avals), **params))
 
     def _jvp(self, primals: Any, tangents: Any, /, **params: Any) -> Any:
-        if self not in JVPS:
-            raise self._missing("Differentiation")
+        rule = self._needed(JVPS.get(self), "Differentiation")
         values = tuple(map(from_program, primals))
         given = [Zero(typeof(p)) if t is None else made(t) for p, t in zip(values, tangents, strict=True)]
-        _, out = JVPS[self](values, given, **params)
+        _, out = rule(values, given, **params)
         return None, [None if t is None else _opened(t) for t in self._several(out)]
 
     def _transpose(self, cts: Any, /, *args: Any, **params: Any) -> list[Any]:
-        if self not in TRANSPOSES:
-            raise self._missing("Transpose")
+        rule = self._needed(TRANSPOSES.get(self), "Transpose")
         avals = [a if isinstance(a, Aval) else Aval(a.shape, a.dtype) for a in args]
         if any(c is None for c in cts):
             outs = self._shape(*avals, **params)
@@ -151,18 +149,17 @@ class Primitive:
         else:
             given = [made(c) for c in cts]
         values = [UndefinedPrimal(_shaped(a)) if isinstance(a, Aval) else from_program(a) for a in args]
-        found = TRANSPOSES[self](given if self.multiple_results else given[0], *values, **params)
+        found = rule(given if self.multiple_results else given[0], *values, **params)
         return [_opened(c) for c in found]
 
     def _batch(self, mapped: Sequence[bool], /, *values: Any, **params: Any) -> tuple[list[Any], list[bool]]:
         args, dims = [from_program(v) for v in values], tuple(0 if m else None for m in mapped)
         if self in BATCHERS:
             found, axes = BATCHERS[self](args, dims, **params)
-        elif self in AXIS_BATCHERS:
-            size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
-            found, axes = AXIS_BATCHERS[self](size, None, None, args, dims, **params)
         else:
-            raise self._missing("Batching")
+            rule = self._needed(AXIS_BATCHERS.get(self), "Batching")
+            size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
+            found, axes = rule(size, None, None, args, dims, **params)
         pairs = list(zip(self._several(found), self._several(axes), strict=True))
         moved = [_opened(o) if a in (None, 0) else fnp.moveaxis(_opened(o), a, 0) for o, a in pairs]
         return moved, [a is not None for _, a in pairs]

@@ -205,11 +205,6 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
     return _settled(init_val, run)
 
 
-def select(pred: Any, on_true: Any, on_false: Any) -> Array:
-    """Return elements of one or the other."""
-    return NUMPY["where"](pred, on_true, on_false)  # type: ignore[no-any-return]
-
-
 def clamp(min: Any, x: Any, max: Any) -> Array:
     """Return elements between limits."""
     return NUMPY["clip"](x, min, max)  # type: ignore[no-any-return]
@@ -584,6 +579,7 @@ NAMES: dict[str, Any] = {
         operand, k, axis=reduction_dimension, descending=False
     ),
     "axis_index": lambda axis_name: made(fgrad.lax.axis_index(axis_name)),
+    "select": lambda pred, on_true, on_false: NUMPY["where"](pred, on_true, on_false),  # noqa: PLW0108 -- names
     "broadcast_to_rank": lambda x, rank: as_array(x).reshape((1,) * (rank - np.ndim(x)) + np.shape(x)),
     "broadcast_shapes": NUMPY["broadcast_shapes"],
     "convert_element_type": lambda operand, new_dtype: as_array(operand).astype(new_dtype),
@@ -606,7 +602,7 @@ NAMES: dict[str, Any] = {
         *(cond, conv_general_dilated, conv_general_dilated_local, conv_general_dilated_patches),
         *(conv_transpose, dot_general, dynamic_index_in_dim, dynamic_slice, dynamic_slice_in_dim),
         *(dynamic_update_index_in_dim, dynamic_update_slice, dynamic_update_slice_in_dim),
-        *(fori_loop, padtype_to_pads, reduce_window, scan, scatter_add, select, stop_gradient),
+        *(fori_loop, padtype_to_pads, reduce_window, scan, scatter_add, stop_gradient),
         *(switch, top_k, while_loop),
     ),
 }

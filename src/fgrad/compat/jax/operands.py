@@ -13,7 +13,7 @@ from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, opened
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.types import default
-from fgrad.compat.standins import by_name
+from fgrad.compat.standins import by_name, words
 
 __all__ = ["NAMES"]
 
@@ -166,14 +166,7 @@ NAMES: dict[str, Any] = {
     "transpose": _moved(lambda t, permutation: fnp.transpose(t, tuple(permutation))),
     **{
         f"reduce_{new}": _reduced(old)
-        for new, old in (
-            ("sum", "sum"),
-            ("max", "max"),
-            ("min", "min"),
-            ("prod", "prod"),
-            ("and", "all"),
-            ("or", "any"),
-        )
+        for new, old in zip(words("sum max min prod and or"), words("sum max min prod all any"), strict=True)
     },
     **by_name(RoundingMethod, div, pad, select_n, sort),
 }

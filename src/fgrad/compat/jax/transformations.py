@@ -43,37 +43,33 @@ __all__ = [
 Function = Callable[..., Any]
 
 
+Places = int | Sequence[int]
 LEVELS: ContextVar[tuple[object, ...]] = ContextVar("LEVELS", default=())
-
-
 FORWARD: ContextVar[bool] = ContextVar("FORWARD", default=False)  # whether forward mode is under way
+
+
+def _during(variable: ContextVar[Any], value: Callable[[], Any], function: Function) -> Function:
+    """Return a function during which a variable has another value."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        outer = variable.set(value())
+        try:
+            return function(*args, **kwargs)
+        finally:
+            variable.reset(outer)
+
+    return call
 
 
 def _forward(transformation: Function) -> Function:
     """Return a transformation during which forward mode is under way."""
-
-    @functools.wraps(transformation)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        outer = FORWARD.set(True)
-        try:
-            return transformation(*args, **kwargs)
-        finally:
-            FORWARD.reset(outer)
-
-    return call
+    return _during(FORWARD, lambda: True, transformation)
 
 
 def inside(function: Function) -> Function:
     """Return a function that runs at a level of its own, which `get_opaque_trace_state` tells from others."""
-
-    def call(*args: Any) -> Any:
-        outer = LEVELS.set((*LEVELS.get(), object()))
-        try:
-            return function(*args)
-        finally:
-            LEVELS.reset(outer)
-
-    return call
+    return _during(LEVELS, lambda: (*LEVELS.get(), object()), function)
 
 
 class Flat:
@@ -229,12 +225,9 @@ def _checked(flat: Flat, what: str, *, allow_int: bool = False) -> None:
 
 
 def value_and_grad(
-    fun: Function,
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
+    fun: Function, argnums: Places = 0, has_aux: bool = False, holomorphic: bool = False,
     allow_int: bool = False,
-) -> Function:
+) -> Function:  # fmt: skip
     """Return the function that computes the value of `fun` and its gradient."""
 
     @wraps(fun)
@@ -285,12 +278,9 @@ class _Kept:
 
 
 def grad(
-    fun: Function,
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
+    fun: Function, argnums: Places = 0, has_aux: bool = False, holomorphic: bool = False,
     allow_int: bool = False,
-) -> Function:
+) -> Function:  # fmt: skip
     """Return the function that computes the gradient of `fun`."""
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
 
@@ -383,12 +373,9 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any,
 
 def _jacobian(transformation: Any, what: str) -> Function:
     def jacobian(
-        fun: Function,
-        argnums: int | Sequence[int] = 0,
-        has_aux: bool = False,
-        holomorphic: bool = False,
+        fun: Function, argnums: Places = 0, has_aux: bool = False, holomorphic: bool = False,
         allow_int: bool = False,
-    ) -> Function:
+    ) -> Function:  # fmt: skip
         if allow_int:
             raise NotImplementedError(f"fgrad's jax.{what} has no allow_int: give it the floats alone")
 
@@ -421,9 +408,7 @@ jacrev = _jacobian(fgrad.jacrev, "jacrev")
 jacfwd = _jacobian(lambda *args, **options: _forward(fgrad.jacfwd(*args, **options)), "jacfwd")
 
 
-def hessian(
-    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Function:
+def hessian(fun: Function, argnums: Places = 0, has_aux: bool = False, holomorphic: bool = False) -> Function:
     """Return the function that computes the Hessian of `fun`."""
     return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)  # type: ignore[no-any-return]
 
@@ -556,15 +541,8 @@ class PjitFunction:
         places = {i % len(args) for i in self.statics if -len(args) <= i < len(args)}
         static = tuple((i, args[i]) for i in sorted(places))
         named = tuple((k, kwargs[k]) for k in sorted(kwargs) if k in self.names)
-        given = tuple(a for i, a in enumerate(args) if i not in places)
-
-        def call(values: Any) -> Any:
-            positional, keywords = list(values[0]), dict(values[1])
-            for i, a in static:
-                positional.insert(i, a)
-            return self.fun(*positional, **keywords, **dict(named))
-
-        flat = Flat(call, read((given, {k: v for k, v in kwargs.items() if k not in self.names})))
+        given = {k: v for k, v in kwargs.items() if k not in self.names}
+        flat = without_static(functools.partial(self.fun, **dict(named)), places, args, given, read)
         avals = tuple((a.shape, a.dtype, a.weak_type) for a in flat.arrays)
         return (static, named, flat.structure, CONFIG.signature(), avals), flat
 
