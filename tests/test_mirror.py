@@ -77,6 +77,7 @@ TOGETHER = {
     # patterns are compared with dense Jacobians, of programs and arguments of all kinds
     "sparse/test_dependencies": "sparse/patterns sparse/rows",
     "sparse/test_derivatives": "sparse/arguments sparse/plans",
+    "scipy/sparse/test_linalg": "scipy/sparse/conjugate",
     # pictures and what they show
     "viz/test_notes": "core/notes core/observers core/scopes",
     "viz/test_drawing": "viz/collapse viz/graph viz/l* viz/programs viz/svg viz/t*",

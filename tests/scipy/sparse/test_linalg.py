@@ -207,3 +207,50 @@ def test_complex_numbers_are_not_cut_off():
 def test_the_solution_for_one_column_is_a_vector_as_in_scipy():
     a, b = csr_array(np.diag([1.0, 2.0])), np.ones((2, 1))
     exactly(linalg.spsolve(a, b), scipy.sparse.linalg.spsolve(a.toscipy().tocsc(), b))
+
+
+# ---- conjugate gradients whose tolerances and preconditioners are traced
+
+POSITIVE = np.array([[4.0, 1.0, 0.0], [1.0, 3.0, 0.5], [0.0, 0.5, 2.0]])
+RIGHT = np.array([1.0, -2.0, 0.5])
+
+
+def conjugate(a, b, d, tol):
+    return linalg.cg(a, b, np.ones(3), rtol=tol, M=lambda v: d * v)[0]
+
+
+@pytest.mark.parametrize("transformation", [lambda f: f, fg.jit])
+def test_conjugate_gradients_of_what_is_traced(transformation):
+    d, tol = 1 / POSITIVE.diagonal(), 1e-10
+    found = transformation(conjugate)(POSITIVE, RIGHT, d, tol)
+    close(found, np.linalg.solve(POSITIVE, RIGHT), 1e-9)
+    inverse = np.linalg.inv(POSITIVE)
+    close(transformation(fg.jacrev(conjugate, 1))(POSITIVE, RIGHT, d, tol), inverse, 1e-8)
+    close(transformation(fg.jacfwd(conjugate, 1))(POSITIVE, RIGHT, d, tol), inverse, 1e-8)
+    mapped = fg.vmap(conjugate, (None, 0, 0, None))
+    both = transformation(mapped)(POSITIVE, np.stack([RIGHT, 2 * RIGHT]), np.stack([d, d * 0 + 1]), tol)
+    close(both[1], 2 * np.linalg.solve(POSITIVE, RIGHT), 1e-9)
+    # neither the preconditioner nor the tolerance has a gradient
+    for argument in (2, 3):
+        assert not np.any(fg.jacrev(conjugate, argument)(POSITIVE, RIGHT, d, tol))
+
+
+def test_derivatives_of_conjugate_gradients_of_what_is_traced():
+    def of_diagonal(b, shift):
+        a = POSITIVE + shift * np.eye(3)
+        return linalg.cg(lambda v: a @ v, b, rtol=fg.tensor(1e-12), atol=0.0)[0]
+
+    check_grads(of_diagonal, (RIGHT, 0.3), order=2)
+    c = POSITIVE + np.array([[0, 1j, 0], [-1j, 0, 0], [0, 0, 0]])
+    x, info = linalg.cg(c, RIGHT, M=lambda v: v, rtol=1e-12)
+    assert info is None
+    close(x, np.linalg.solve(c, RIGHT), 1e-9)
+    check_grads(lambda b: linalg.cg(c, b, M=lambda v: v, rtol=1e-12)[0], (RIGHT + 0j,))
+
+
+def test_steps_of_conjugate_gradients_are_counted():
+    one = fg.jit(lambda n: linalg.cg(POSITIVE, RIGHT, maxiter=n)[0])(1)
+    expected = scipy.sparse.linalg.cg(POSITIVE, RIGHT, maxiter=1)[0]
+    close(one, expected, 1e-12)
+    with pytest.raises(TypeError, match="a callback needs"):
+        linalg.cg(POSITIVE, RIGHT, M=lambda v: v, callback=print)

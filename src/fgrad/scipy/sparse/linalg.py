@@ -21,6 +21,7 @@ from fgrad.scipy.products import ColumnRule
 from fgrad.scipy.results import is_plain
 from fgrad.scipy.solver_calls import run_solver
 from fgrad.scipy.sparse.arrays import Pattern, SparseArray, coo_array, sampled
+from fgrad.scipy.sparse.conjugate import conjugate_gradients
 from fgrad.scipy.vectors import array
 
 __all__ = ["bicgstab", "cg", "gmres", "lsqr", "spsolve"]
@@ -124,13 +125,18 @@ def _precision(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype if dtype.char in "fdFD" else np.dtype(float)
 
 
+def _system(a: Any, b: Any) -> tuple[Any, Any]:
+    """Return a matrix, or a function, and a right-hand side in the dtype of the solution."""
+    a, b = np.asarray(a) if isinstance(a, list | tuple) else a, _dense(b)
+    of_matrix = [_precision(a.dtype)] if hasattr(a, "dtype") else []
+    return a, convert(b, np.result_type(_precision(b.dtype), *of_matrix))
+
+
 def _iterated(
     name: str, a: Any, b: Any, x0: Any, options: dict[str, Any], *, symmetric: bool
 ) -> tuple[Any, int | None]:
     """Return the solution by one of SciPy's iterations, and what it says of it."""
-    a, b = np.asarray(a) if isinstance(a, list | tuple) else a, _dense(b)
-    of_matrix = [_precision(a.dtype)] if hasattr(a, "dtype") else []
-    b = convert(b, np.result_type(_precision(b.dtype), *of_matrix))
+    a, b = _system(a, b)
     symmetric = symmetric and b.dtype.kind == "f"  # the transpose of a Hermitian matrix is another one
     preconditioner = options.pop("M", None)
     said: list[int] = []
@@ -174,9 +180,9 @@ def cg(
     b: Any,
     x0: Any = None,
     *,
-    rtol: float = 1e-5,
-    atol: float = 0.0,
-    maxiter: int | None = None,
+    rtol: Any = 1e-5,
+    atol: Any = 0.0,
+    maxiter: Any = None,
     M: Any = None,  # noqa: N803
     callback: Callable[[Any], Any] | None = None,
 ) -> tuple[Any, int | None]:
@@ -187,17 +193,19 @@ def cg(
             use Tensors. Where it is complex, it is Hermitian.
         b: right-hand side.
         x0: where the iteration starts; without gradient. It may be traced.
-        rtol: relative tolerance, of derivatives too.
+        rtol: relative tolerance, of derivatives too; it may be a Tensor.
         atol: absolute tolerance, likewise.
-        maxiter: how many iterations at most.
-        M: approximation of the inverse, as in SciPy.
+        maxiter: how many iterations at most, likewise.
+        M: approximation of the inverse, as in SciPy, or a function of a vector, which may use Tensors.
         callback: `callback(x)` after each iteration.
 
     Returns:
-        `(x, info)`: `info` is 0 where it converged, and None where the solver runs later, as in `jit`.
+        `(x, info)`: `info` is 0 where it converged, and None where the solver runs later, as in `jit`, or
+            where it is a loop of fgrad's: a tolerance is a Tensor, or `M` a function.
 
     Raises:
-        TypeError: `A` is a LinearOperator, or a complex function beside a real `b`.
+        TypeError: `A` is a LinearOperator, or a complex function beside a real `b`; or there is a callback
+            beside such a loop.
 
     Derivative:
         In all Tensors that `A` and `b` are made of, by another solution; where that does not converge,
@@ -210,6 +218,14 @@ def cg(
         array([[-1.  , -0.  ],
                [-0.  , -0.25]])
     """
+    limits = rtol, atol, maxiter
+    is_function = callable(M) and not hasattr(M, "shape")
+    if is_function or any(isinstance(v, Tensor) for v in limits):
+        if callback is not None:
+            raise TypeError("cg: a callback needs tolerances that are numbers, and M as a matrix")
+        precondition = M if is_function or M is None else _matvec(M)
+        a, rhs = _system(A, b)
+        return conjugate_gradients(_matvec(a), rhs, x0, *limits, precondition=precondition), None
     options = {"rtol": rtol, "atol": atol, "maxiter": maxiter, "M": M, "callback": callback}
     return _iterated("cg", A, b, x0, options, symmetric=True)
 
