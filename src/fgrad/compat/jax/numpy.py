@@ -708,7 +708,19 @@ NAMES: dict[str, Any] = {
     **by_name(
         *(arange, argsort, argwhere, array, asarray, astype, bincount, broadcast_arrays),
         *(broadcast_shapes, clip, einsum, eye, finfo, full, full_like, histogram, issubdtype),
-        *(linspace, load, meshgrid, nonzero, ones, ones_like, power, promote_types, repeat, result_type, roots),
+        *(
+            linspace,
+            load,
+            meshgrid,
+            nonzero,
+            ones,
+            ones_like,
+            power,
+            promote_types,
+            repeat,
+            result_type,
+            roots,
+        ),
         *(take, take_along_axis, unique, vectorize, where, zeros, zeros_like),
     ),
 }
