@@ -368,6 +368,17 @@ def test_dirichlet_and_wishart():
     np.testing.assert_allclose(stats.wishart.pdf(1.5, 3.0, 2.0), theirs.wishart.pdf(1.5, 3.0, 2.0))
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_densities_of_vectors_take_one_matrix(n):
+    several = np.stack([np.eye(n)] * 3)
+    with pytest.raises(ValueError, match="the matrix has 3 axes; map over several with vmap"):
+        stats.multivariate_normal.logpdf(np.ones(n), np.zeros(n), several)
+    with pytest.raises(ValueError, match="the matrix has 3 axes"):
+        stats.multivariate_t.pdf(np.ones(n), np.zeros(n), several, 3.0)
+    each = fg.vmap(stats.multivariate_normal.logpdf, (None, None, 0))(np.ones(n), np.zeros(n), several)
+    np.testing.assert_allclose(each, theirs.multivariate_normal.logpdf(np.ones(n), np.zeros(n), np.eye(n)))
+
+
 def test_a_fit_by_maximum_likelihood():
     """The slope of a likelihood is zero at SciPy's estimate, and there only by all parameters at once."""
     x = theirs.gamma.rvs(2.5, scale=1.5, size=200, random_state=0)
