@@ -699,6 +699,33 @@ def asserts_and_prints(x):
     return x[0] ** 2
 
 
+@case(A, X[:3])
+def differences_and_arrays_side_by_side(a, x):
+    d = np.diff(a)
+    c = np.concatenate((d, a[:, :2] * 2.0, a), axis=1)
+    x[0] = 3.0 * x[1]
+    y = np.concatenate((x, np.diff(c[1], 2), x[::-1]))
+    x[1] = 0.0
+    return np.sum(c * c) * np.sum(y * y)
+
+
+@case(X)
+def a_loop_variable_that_is_bound_anew(x):
+    table = np.zeros((5, 5))
+    for i in range(4):
+        for j in range(4):
+            table[i + 1, j + 1] = max(table[i, j] + x[i], table[i, j + 1])
+    i = j = 4
+    total = 0.0
+    while i > 0 and j > 0:
+        if table[i - 1, j] > table[i, j - 1]:
+            i -= 1
+        else:
+            j -= 1
+        total += table[i, j] * x[i]
+    return total + table[4, 4]
+
+
 # ---- recursion --------------------------------------------------------------------------------------------
 
 

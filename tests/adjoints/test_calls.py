@@ -588,6 +588,20 @@ def followed(x):
         used(tensor)
 
 
+@njit
+def scaled(x, weights):
+    return x * weights
+
+
+def test_random_numbers_that_are_the_same_at_each_call():
+    def f(x):
+        return fgrad.differentiate(scaled)(x, np.random.default_rng(3).uniform(size=6)).sum()
+
+    xs = RNG.uniform(size=(3, 6))
+    expected = [fgrad.grad(f)(x) for x in xs]
+    np.testing.assert_allclose(fgrad.jit(fgrad.vmap(fgrad.grad(f)))(xs), expected, rtol=1e-14)
+
+
 @pytest.mark.parametrize(
     "run",
     [

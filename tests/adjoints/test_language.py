@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import math
 
+import mpmath
 import numba
 import numpy as np
 import pytest
@@ -119,7 +120,7 @@ FUNCTIONS = {
     np.remainder np.subtract np.true_divide
     """,
 }
-WITHOUT = {"math.gamma", "math.lgamma", "math.ldexp", "np.spacing"}  # no atoms
+WITHOUT = {"math.ldexp", "np.spacing"}  # no atoms
 
 
 def known(module):
@@ -159,6 +160,30 @@ def test_a_function_of_numbers(count, name):
             check(space["f"], x, 0.7)
     else:
         assert check(space["f"], x, 0.7, orders=2)
+
+
+@fgrad.kernel
+def gamma(x):
+    return math.gamma(x)
+
+
+@fgrad.kernel
+def lgamma(x):
+    return math.lgamma(x)
+
+
+def mpmath_lgamma(x):
+    return mpmath.log(abs(mpmath.gamma(x)))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize(("function", "reference"), [(gamma, mpmath.gamma), (lgamma, mpmath_lgamma)])
+def test_derivatives_of_gamma_functions(function, reference, order):
+    x = np.array([-3.4, -2.5, -0.7, 0.1, 0.49999, 0.5, 1.0, 1.4616, 2.0, 9.9999, 10.0, 10.5, 45.0, 150.0])
+    derivative = fgrad.grad(function) if order == 1 else fgrad.grad(fgrad.grad(function))
+    with mpmath.workdps(30):
+        expected = [float(mpmath.diff(reference, v, order)) for v in x]
+    np.testing.assert_allclose([derivative(v) for v in x], expected, rtol=2e-13, atol=1e-13)
 
 
 # ---- what has no derivative -------------------------------------------------------------------------------

@@ -68,7 +68,8 @@ def windows(x: Any, w: Any) -> Any:
 
 def noise(key: Any) -> Any:
     """Return random numbers."""
-    return fg.random.normal(key, size=(3,)), fg.random.permutation(key, 5), fg.random.poisson(key, 2.0, (2,))
+    counts = fg.random.poisson(key, 2.0, (2,)), fg.random.integers(key, -3, 4, (2,), np.int8, endpoint=True)
+    return fg.random.normal(key, size=(3,)), fg.random.permutation(key, 5), counts
 
 
 @cache

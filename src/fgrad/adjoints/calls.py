@@ -18,7 +18,7 @@ import numpy as np
 from numba import types
 
 from fgrad.adjoints import library, syntax
-from fgrad.adjoints.library import LIBRARY, METHODS
+from fgrad.adjoints.library import LIBRARY, METHODS, NUMBERS
 from fgrad.adjoints.sources import demand_frozen
 from fgrad.adjoints.values import (
     Array,
@@ -126,6 +126,10 @@ class Calls:
             args = args[0].items
         if function in (builtins.min, builtins.max) and len(args) > 1:
             return reduce(lambda x, y: self.mapped(function, [x, y]), args)
+        if function in NUMBERS and all(isinstance(a, Scalar) and syntax.is_floating(a.type) for a in args):
+            fixed = [self.kept(a) for a in args]
+            number: Any = self.mapped(function, fixed)
+            return Scalar(self.given(number.node, self.number(self.inline(NUMBERS[function], fixed, {}))))
         if function is complex and len(args) == 2:
             real, imaginary = (self.number(self.kept(a)) for a in args)
             unit = Scalar(syntax.constant(1j))
@@ -443,6 +447,56 @@ class Calls:
         """Return `np.clip`."""
         found = self.mapped(np.minimum, [self.mapped(np.maximum, [x, low]), high])
         return replace(found, dtype=dtype(x)) if isinstance(found, Lazy) else found
+
+    def np_diff(self, a: Any, n: Any = None) -> Value | None:
+        """Return `np.diff`, along the last axis."""
+        times = 1 if n is None else getattr(self.number(n), "value", None)
+        if not isinstance(a, Array | Lazy) or not isinstance(times, int) or times < 0:
+            return None
+        found = self.copied(a) if times == 0 else self.materialised(a)
+        for _ in range(times):
+            found = self.gaps(found)
+        return found
+
+    def gaps(self, x: Array) -> Array:
+        """Return an array of the differences of neighbours along the last axis."""
+        one = Scalar(syntax.constant(1))
+        *others, length = map(Scalar, dims_of(x))
+        last = self.mapped(max, [self.binary(ast.Sub, length, one), Scalar(syntax.constant(0))])
+
+        def element(at: Sequence[Any]) -> Any:
+            behind = self.number(self.binary(ast.Add, Scalar(at[-1]), one))
+            pair = [Scalar(item(x, [*at[:-1], k])) for k in (behind, at[-1])]
+            return self.number(self.binary(ast.Sub, *pair))
+
+        dims = [*[d.node for d in others], self.number(last)]
+        return self.materialised(Lazy(dims, dtype(x), element))  # type: ignore[no-any-return]
+
+    def np_concatenate(self, arrays: Any, axis: Any = None) -> Value | None:
+        """Return `np.concatenate` of a tuple of arrays."""
+        k = 0 if axis is None else getattr(self.number(axis), "value", None)
+        parts = arrays.items if isinstance(arrays, Group) and not arrays.axes else []
+        if not parts or not all(isinstance(a, Array | Lazy) for a in parts) or not isinstance(k, int):
+            return None
+        held = [self.materialised(a) for a in parts]
+        rank = ndim_of(held[0])
+        if not -rank <= k < rank or any(ndim_of(a) != rank for a in held):
+            return None
+        k %= rank
+        starts: list[Any] = [Scalar(syntax.constant(0))]
+        for a in held:
+            starts.append(self.kept(self.binary(ast.Add, starts[-1], Scalar(dims_of(a)[k]))))
+        dims = [starts[-1].node if i == k else d for i, d in enumerate(dims_of(held[0]))]
+        out = self.new(dims, reduce(unified, map(dtype, held)))
+        for a, start in zip(held, starts, strict=False):
+            for i, (have, want) in enumerate(zip(dims_of(a), dims, strict=True)):
+                if i != k and syntax.text(have) != syntax.text(want):
+                    self.check(want, have)
+            with self.nest(dims_of(a)) as at:
+                place = self.number(self.binary(ast.Add, start, Scalar(at[k])))
+                where = (*at[:k], place, *at[k + 1 :])
+                self.out.append(syntax.Store(out.name, where, item(a, at), self.line))
+        return out  # type: ignore[no-any-return]
 
     def np_transpose(self, x: Any) -> Value:
         """Return `np.transpose`."""

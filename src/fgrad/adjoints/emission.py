@@ -141,11 +141,15 @@ def initial(function: Function, out: Text) -> None:
 
 
 def maybe_unset(function: Function) -> list[str]:
-    """Return scalars that are assigned inside of branches or loops."""
-    top = {s.name for s in function.body if isinstance(s, Assign)}
-    inner = {s.name for s in syntax.walk(function.body) if isinstance(s, Assign)} - top
-    params = {p.name for p in function.params}
-    return sorted(n for n in inner - params if n in function.types)
+    """Return scalars that branches or loops assign before the function itself does."""
+    assigned = {p.name for p in function.params}
+    found: set[str] = set()
+    for s in function.body:
+        names = {inner.name for inner in syntax.walk([s]) if isinstance(inner, Assign)}
+        if isinstance(s, Assign):
+            assigned |= names
+        found |= names - assigned
+    return sorted(n for n in found if n in function.types)
 
 
 def written_function(function: Function, name: str = "") -> str:

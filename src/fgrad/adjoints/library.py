@@ -1,6 +1,6 @@
 """Functions of NumPy that Numba knows, as kernels: what is written here differentiates as users' code does.
 
-Systems are solved by elimination with partial pivoting (Golub & Van Loan, Matrix Computations, section 3.4).
+Systems are solved by elimination with partial pivoting (Golub & Van Loan, Matrix Computations, section 3.4); gamma functions are Stirling's series (Abramowitz & Stegun, 6.1.40, 6.1.17).
 A function of arrays writes to its first argument, an array of zeros; a function that gives a number returns
 it.
 """
@@ -10,6 +10,7 @@ it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -219,6 +220,31 @@ def _cholesky(out, a):
                 out[i, j] = total / out[j, j]
 
 
+def _stirling(x):
+    """Return the logarithm of the gamma function of x >= 0.5."""
+    shift = 0.0
+    if x < 10.0:
+        low = x * (x + 1.0) * (x + 2.0) * (x + 3.0) * (x + 4.0)
+        shift = np.log(low * (x + 5.0) * (x + 6.0) * (x + 7.0) * (x + 8.0) * (x + 9.0))
+        x = x + 10.0
+    t = 1.0 / (x * x)
+    series = 1.0 / 1188.0 - t * (691.0 / 360360.0 - t * (1.0 / 156.0 - t * (3617.0 / 122400.0)))
+    series = 1.0 / 12.0 - t * (1.0 / 360.0 - t * (1.0 / 1260.0 - t * (1.0 / 1680.0 - t * series)))
+    return (x - 0.5) * np.log(x) - x + 0.9189385332046727 + series / x - shift
+
+
+def _lgamma(x):
+    if x >= 0.5:
+        return _stirling(x)
+    return np.log(np.pi / abs(np.sin(np.pi * (x - np.floor(x))))) - _stirling(1.0 - x)
+
+
+def _gamma(x):
+    if x >= 0.5:
+        return np.exp(_stirling(x))
+    return np.pi / (np.sin(np.pi * (x - 2.0 * np.floor(0.5 * x))) * np.exp(_stirling(1.0 - x)))
+
+
 _DOTS = {
     (1, 1): Entry(_dot_1_1, foreign=True),
     (2, 1): Entry(_dot_2_1, ((0, 0),), foreign=True),
@@ -244,6 +270,7 @@ LIBRARY: dict[Any, dict[tuple[int, ...], Entry]] = {
     np.linalg.det: {(2,): Entry(_det, foreign=True)},
     np.linalg.cholesky: {(2,): Entry(_cholesky, ((0, 0), (0, 1)), foreign=True)},
 }
+NUMBERS = {math.gamma: _gamma, math.lgamma: _lgamma}  # functions of numbers that have no atom
 METHODS = {
     "dot": np.dot,
     "trace": np.trace,

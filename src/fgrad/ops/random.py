@@ -159,6 +159,7 @@ declare(
 _DRAWN: dict[str, tuple[set[str], set[str], dict[str, type]]] = {
     "binomial": ({"n", "p"}, set(), {"size": tuple}),
     "choice": (set(), {"p"}, {"a": int, "size": tuple, "replace": bool, "shuffle": bool}),
+    "integers": ({"low", "high"}, set(), {"size": tuple, "dtype": str, "endpoint": bool}),
     "permutation": (set(), set(), {"x": int}),
     "poisson": ({"lam"}, set(), {"size": tuple}),
     "standard_gamma": ({"shape"}, set(), {"size": tuple}),
@@ -181,6 +182,7 @@ def _draws(
         and all(type(v) is types[k] for k, v in options.items())
         and options.get("size", np.broadcast_shapes(*rest) if "size" in types else shape) == shape
         and (method != "permutation" or shape == (options["x"],))
+        and (method != "integers" or (dtype.kind in "iu" and options["dtype"] == dtype.name))
         and (
             all(r == (options["a"],) for r in rest) and 0 <= options["a"] < LARGEST
             if method == "choice"

@@ -140,8 +140,8 @@ def integers(
         shape,
         kind,
         size=shape,
-        dtype=kind.type,
-        endpoint=endpoint,
+        dtype=kind.name,
+        endpoint=bool(endpoint),
     )
 
 

@@ -56,7 +56,7 @@ def followed(
         args = [known[a] if a.__class__ is Var else a for a in e.args]
         if not any(isinstance(a, list) for a in args):
             out = bind(e.name, *args, **e.params)
-            known.update(zip(e.outs, out if len(e.outs) > 1 else [out], strict=True))
+            known.update(zip(e.outs, out if PRIMITIVES[e.name].many else [out], strict=True))
             continue
         lanes = _after(e, args)
         if len(lanes) > most:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import numpy as fnp
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.core.tensor import Tensor, bind
 
@@ -53,7 +54,7 @@ def followed(program: Program, leaves: Sequence[Any], seeds: Sequence[Any]) -> l
             known[e.outs[0]] = out
         else:
             out = bind(e.name, *args, **e.params)
-            known.update(zip(e.outs, out if len(e.outs) > 1 else [out], strict=True))
+            known.update(zip(e.outs, out if PRIMITIVES[e.name].many else [out], strict=True))
     makers = {v: e for e in program.equations for v in e.outs}
     outs = [_unshaped(y, makers) for y in program.outputs]
     if not all(y in wide for y in outs):

@@ -9,6 +9,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.aval import Aval, Shape, aval_of
+from fgrad.core.control_flow import Code
 from fgrad.core.nonfinite import quiet
 from fgrad.core.notes import origin
 from fgrad.core.primitive import (
@@ -560,7 +561,7 @@ def _value_print(x: Any) -> Any:
         return list(map(_value_print, x))
     if isinstance(x, bool | int | float | complex | str | slice | np.generic | np.dtype | type(None)):
         return type(x), repr(x)
-    return [type(x), *map(_value_print, x.inner() if hasattr(x, "inner") else ())]
+    return [type(x), *map(_value_print, x.inner() if isinstance(x, Code) else ())]
 
 
 def frozen(title: str, fun: Callable[..., Any], what: str) -> TypeError:
