@@ -183,6 +183,17 @@ def test_operators_of_matrices():
     check_grads(lambda x, y: x @ y @ x.T, (M, Q), 2)
 
 
+@pytest.mark.parametrize("n", [2, 300])
+def test_outer_products_keep_the_signs_of_zeros(n):
+    x, y = np.linspace(-1.0, 1.0, n), np.zeros(n)
+    for found in (
+        fnp.outer(fg.tensor(x), y).numpy(),
+        fnp.outer(y, fg.tensor(x)).numpy().T,
+        fg.jit(fnp.outer)(x, y),
+    ):
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(np.outer(x, y)))
+
+
 def test_methods_are_the_functions():
     np.testing.assert_allclose(fg.tensor(M).dot(N).numpy(), M @ N)
     np.testing.assert_allclose(fg.tensor(B).trace(0, 1, 2).numpy(), B.trace(0, 1, 2))

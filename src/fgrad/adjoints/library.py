@@ -1,8 +1,9 @@
 """Functions of NumPy that Numba knows, as kernels: what is written here differentiates as users' code does.
 
-Systems are solved by elimination with partial pivoting (Golub & Van Loan, Matrix Computations, section 3.4); gamma functions are Stirling's series (Abramowitz & Stegun, 6.1.40, 6.1.17).
-A function of arrays writes to its first argument, an array of zeros; a function that gives a number returns
-it.
+Systems are solved by elimination with partial pivoting (Golub & Van Loan, Matrix Computations, section 3.4);
+gamma functions are Stirling's series (Abramowitz & Stegun, Handbook of Mathematical Functions, 6.1.40 and
+6.1.17). A function of arrays writes to its first argument, an array of zeros; a function that gives a number
+returns it.
 """
 
 # ruff: noqa: ANN001, ANN202 -- the names are NumPy's, the types are those of a call

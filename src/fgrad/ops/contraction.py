@@ -55,7 +55,9 @@ def _plan(a: str, b: str, out: str) -> Callable[[Any, Any], Any]:
     if not summed:
         if out in (a, b) and {a, b} <= {out, ""}:
             return np.multiply  # by a number, or of equal axes: half the time of einsum
-        slow = functools.partial(np.einsum, f"{a},{b}->{out}")  # half the time of a broadcast product
+        slow: Rule = functools.partial(np.einsum, f"{a},{b}->{out}")  # half the time of a broadcast product
+        if not shared and left and right and out in (a + b, b + a):  # einsum adds to zero, which loses -0
+            slow = _all_products if out == a + b else lambda x, y: _all_products(y, x)
         if a == "".join(shared + left) and b == "".join(shared + right) and left and right:
             if out == order:
                 return _outer(len(shared), slow, flipped=False)
@@ -111,6 +113,11 @@ def _inner(slow: Rule) -> Rule:
 
 
 _PRODUCT = Fused((var("x"), var("y")), (var("x") * var("y"),), np.multiply, least=0)
+
+
+def _all_products(x: Any, y: Any) -> Any:
+    """Return the products of every element with every other."""
+    return np.reshape(x, (*x.shape, *(1,) * y.ndim)) * y
 
 
 def _outer(n: int, slow: Rule, *, flipped: bool) -> Rule:
