@@ -456,7 +456,7 @@ class Calls:
         found = self.copied(a) if times == 0 else self.materialised(a)
         for _ in range(times):
             found = self.gaps(found)
-        return found
+        return found  # type: ignore[no-any-return]
 
     def gaps(self, x: Array) -> Array:
         """Return an array of the differences of neighbours along the last axis."""
