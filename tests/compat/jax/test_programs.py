@@ -200,6 +200,15 @@ def test_densities_of_vectors():
         logpdf(x, mean, jnp.stack([cov, cov]))
 
 
+def test_indices_of_numpy_out_of_bounds():  # as JAX has them
+    x = jnp.arange(3.0)
+    close(x[np.array([5, -9])], [2, 0])
+    close(x[np.int64(9)], 2.0)
+    close(x.at[np.array([5, 1])].set(7.0), [0, 7, 2])
+    close(x.at[np.int64(7)].add(1.0), x)
+    close(x.at[np.array([5, 1])].get(mode="fill", fill_value=8), [8, 1])
+
+
 def test_several_indices_out_of_bounds():
     x, i, j = jnp.arange(6.0).reshape(2, 3), jnp.array([0, 5]), jnp.array([1, 9])
     for transformation in (lambda f: f, jax.jit):

@@ -529,18 +529,20 @@ def power(x: Any, y: Any) -> Array:
     return out if exponent.weak_type or exponent.dtype.kind not in "biu" else made(out._tensor, out.strong)
 
 
-def _operator(
-    name: str, function: Callable[..., Any], *, inexact: bool = False, strong: bool = False
-) -> None:
-    counts, function = name in ("floordiv", "mod"), of_shapes(name, function)
-    keys = name in ("eq", "ne")
+def _operator(name: str, function: Callable[..., Any]) -> None:
+    function, strong = of_shapes(name, function), name in ("eq", "ne", "lt", "le", "gt", "ge")
+    kinds: dict[str, bool] = {
+        "inexact": name == "truediv",
+        "counts": name in ("floordiv", "mod"),
+        "keys": name in ("eq", "ne"),
+    }
 
     def combined(self: Array, other: Any, operands: Sequence[Any]) -> Any:
         if not _is_operand(other):
             return NotImplemented
         if name != "matmul":
             check_ranks(self, other)
-        out = elementwise(function, *operands, inexact=inexact, counts=counts, keys=keys)
+        out = elementwise(function, *operands, **kinds)
         return made(out._tensor) if strong else out
 
     def forward(self: Array, other: Any) -> Any:
@@ -564,18 +566,15 @@ def _is_operand(x: Any) -> bool:
     )
 
 
-for _name, _function in (
-    *(("add", fnp.add), ("sub", fnp.subtract), ("mul", fnp.multiply), ("floordiv", fnp.floor_divide)),
-    *(("mod", fnp.remainder), ("and", fnp.bitwise_and), ("or", fnp.bitwise_or), ("xor", fnp.bitwise_xor)),
-    *(("lshift", fnp.left_shift), ("rshift", fnp.right_shift), ("matmul", fnp.matmul)),
-):
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "add": fnp.add, "sub": fnp.subtract, "mul": fnp.multiply, "truediv": fnp.true_divide,
+    "floordiv": fnp.floor_divide, "mod": fnp.remainder, "and": fnp.bitwise_and, "or": fnp.bitwise_or,
+    "xor": fnp.bitwise_xor, "lshift": fnp.left_shift, "rshift": fnp.right_shift, "matmul": fnp.matmul,
+    "eq": fnp.equal, "ne": fnp.not_equal, "lt": fnp.less, "le": fnp.less_equal, "gt": fnp.greater,
+    "ge": fnp.greater_equal,
+}  # fmt: skip
+for _name, _function in _OPERATORS.items():
     _operator(_name, _function)
-_operator("truediv", fnp.true_divide, inexact=True)
-for _name, _function in (
-    *(("eq", fnp.equal), ("ne", fnp.not_equal), ("lt", fnp.less), ("le", fnp.less_equal)),
-    *(("gt", fnp.greater), ("ge", fnp.greater_equal)),
-):
-    _operator(_name, _function, strong=True)
 for _name, _unary in (
     *(("neg", fnp.negative), ("pos", fnp.positive), ("abs", fnp.absolute), ("invert", fnp.invert)),
 ):

@@ -34,6 +34,7 @@ from fgrad.compat.jax.transformations import Flat, inside
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.jax.types import CONFIG, promoted
 from fgrad.compat.standins import absent, by_name, words
+from fgrad.nn.geometry import pads
 
 __all__ = ["NAMES"]
 
@@ -312,14 +313,8 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
 
 def padtype_to_pads(shape: Any, window: Any, strides: Any, padding: Any) -> list[tuple[int, int]]:
     """Return how much "SAME", "SAME_LOWER" or "VALID" adds before and behind each axis."""
-    if padding == "VALID":
-        return [(0, 0)] * len(shape)
-    found = []
-    for n, k, s in zip(shape, window, strides, strict=True):
-        total = max((-(-n // s) - 1) * s + k - n, 0)
-        low = total // 2
-        found.append((low, total - low) if padding == "SAME" else (total - low, low))
-    return found
+    found = pads(padding.removesuffix("_LOWER"), shape, window, strides, (1,) * len(shape))
+    return [(high, low) if padding == "SAME_LOWER" else (low, high) for low, high in found]
 
 
 def _dimensions(numbers: Any, rank: int) -> list[list[int]]:

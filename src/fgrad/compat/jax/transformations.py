@@ -43,7 +43,7 @@ __all__ = [
 Function = Callable[..., Any]
 
 
-Places = int | Sequence[int]
+Nums = int | Sequence[int]
 LEVELS: ContextVar[tuple[object, ...]] = ContextVar("LEVELS", default=())
 FORWARD: ContextVar[bool] = ContextVar("FORWARD", default=False)  # whether forward mode is under way
 
@@ -199,8 +199,15 @@ def _places(argnums: Any, args: Sequence[Any]) -> tuple[int, ...]:
     return tuple(i % len(args) for i in nums)
 
 
-def _of(fun: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: Any) -> tuple[Function, Any]:
-    """Return `fun` as a function of the chosen arguments alone, in a list, and these."""
+def _of(
+    fun: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: Nums, what: str, *,
+    has_aux: bool, allow_int: bool = False,
+) -> Flat:  # fmt: skip
+    """Return `fun` as a function of Tensors, of the chosen arguments alone, in a list.
+
+    Raises:
+        TypeError: one of them is of integers, which `what` does not allow.
+    """
     places = _places(argnums, args)
 
     def chosen(values: Sequence[Any]) -> Any:
@@ -209,32 +216,31 @@ def _of(fun: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: Any
             new[i] = v
         return fun(*new, **kwargs)
 
-    return chosen, [args[i] for i in places]
-
-
-def _checked(flat: Flat, what: str, *, allow_int: bool = False) -> None:
+    flat = Flat(chosen, [args[i] for i in places], has_aux=has_aux)
     for a in flat.arrays:
         if a._tensor.dtype.kind not in "fc" and not allow_int:
             raise TypeError(
                 f"{what} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
                 f"np.inexact), but got {a.dtype.name}."
             )
+    return flat
 
 
 # ---- gradients
 
 
 def value_and_grad(
-    fun: Function, argnums: Places = 0, has_aux: bool = False, holomorphic: bool = False,
+    fun: Function,
+    argnums: Nums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
     allow_int: bool = False,
-) -> Function:  # fmt: skip
+) -> Function:
     """Return the function that computes the value of `fun` and its gradient."""
 
     @wraps(fun)
     def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        chosen, values = _of(fun, args, kwargs, argnums)
-        flat = Flat(chosen, values, has_aux=has_aux)
-        _checked(flat, "grad", allow_int=allow_int)
+        flat = _of(fun, args, kwargs, argnums, "grad", has_aux=has_aux, allow_int=allow_int)
 
         def scalar(*tensors: Any) -> tuple[Any, list[Any]]:
             outs, aux = flat.of_real(*tensors)
@@ -278,9 +284,12 @@ class _Kept:
 
 
 def grad(
-    fun: Function, argnums: Places = 0, has_aux: bool = False, holomorphic: bool = False,
+    fun: Function,
+    argnums: Nums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
     allow_int: bool = False,
-) -> Function:  # fmt: skip
+) -> Function:
     """Return the function that computes the gradient of `fun`."""
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
 
@@ -373,17 +382,18 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any,
 
 def _jacobian(transformation: Any, what: str) -> Function:
     def jacobian(
-        fun: Function, argnums: Places = 0, has_aux: bool = False, holomorphic: bool = False,
+        fun: Function,
+        argnums: Nums = 0,
+        has_aux: bool = False,
+        holomorphic: bool = False,
         allow_int: bool = False,
-    ) -> Function:  # fmt: skip
+    ) -> Function:
         if allow_int:
             raise NotImplementedError(f"fgrad's jax.{what} has no allow_int: give it the floats alone")
 
         @wraps(fun)
         def found(*args: Any, **kwargs: Any) -> Any:
-            chosen, values = _of(fun, args, kwargs, argnums)
-            flat = Flat(chosen, values, has_aux=has_aux)
-            _checked(flat, what)
+            flat = _of(fun, args, kwargs, argnums, what, has_aux=has_aux)
             nums = tuple(range(len(flat.arrays)))
             rows, aux = transformation(flat.of_real, nums, has_aux=True, holomorphic=holomorphic)(
                 *flat.tensors
@@ -408,7 +418,7 @@ jacrev = _jacobian(fgrad.jacrev, "jacrev")
 jacfwd = _jacobian(lambda *args, **options: _forward(fgrad.jacfwd(*args, **options)), "jacfwd")
 
 
-def hessian(fun: Function, argnums: Places = 0, has_aux: bool = False, holomorphic: bool = False) -> Function:
+def hessian(fun: Function, argnums: Nums = 0, has_aux: bool = False, holomorphic: bool = False) -> Function:
     """Return the function that computes the Hessian of `fun`."""
     return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)  # type: ignore[no-any-return]
 

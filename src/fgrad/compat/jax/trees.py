@@ -73,12 +73,8 @@ def _all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
 def _reduce(
     function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _REST, is_leaf: IsLeaf = None
 ) -> Any:
-    leaves = _leaves(tree, is_leaf)
-    return (
-        functools.reduce(function, leaves)
-        if initializer is _REST
-        else functools.reduce(function, leaves, initializer)
-    )
+    first = [] if initializer is _REST else [initializer]
+    return functools.reduce(function, [*first, *_leaves(tree, is_leaf)])
 
 
 def _reduce_associative(
