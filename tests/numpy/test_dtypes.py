@@ -221,3 +221,62 @@ def test_arrays_of_scalars_are_arrays_while_traced(name):
     expected = np.asarray(f(x)).dtype
     assert expected == (np.int64 if "a scalar" in name else np.int8)
     assert fg.jit(f)(x).dtype == fg.vmap(f)(x[None]).dtype == fg.eval_shape(f, x).dtype == expected
+
+
+def _changed(write):
+    def f(x, n):
+        x = x.copy()
+        write(x, n)
+        return x
+
+    return f
+
+
+PLACES_OF_INTEGERS = {
+    "maximum.reduce": lambda x, n: np.maximum.reduce(x, initial=n),
+    "minimum.reduce": lambda x, n: np.minimum.reduce(x, initial=n),
+    "bitwise_or.reduce": lambda x, n: np.bitwise_or.reduce(x, initial=n),
+    "add.reduce": lambda x, n: np.add.reduce(x, dtype=x.dtype, initial=n),
+    "max": lambda x, n: np.max(x, initial=n),
+    "min": lambda x, n: np.min(x, initial=n),
+    "sum": lambda x, n: np.sum(x, dtype=x.dtype, initial=n),
+    "prod": lambda x, n: np.prod(x, dtype=x.dtype, initial=n),
+    "power": np.power,
+    "**": lambda x, n: x**n,
+    "add": np.add,
+    "full_like": np.full_like,
+    "insert": lambda x, n: np.insert(x, 1, n),
+    "item": _changed(lambda x, n: x.__setitem__(0, n)),
+    "slice": _changed(lambda x, n: x.__setitem__(slice(1, None), n)),
+    "mask": _changed(lambda x, n: x.__setitem__(x > 2, n)),
+    "indices": _changed(lambda x, n: x.__setitem__([0, 2], n)),
+    "flat": _changed(lambda x, n: x.flat.__setitem__(slice(None), n)),
+    "put": _changed(lambda x, n: np.put(x, [0], n)),
+    "fill": _changed(lambda x, n: x.fill(n)),
+    "copyto": _changed(np.copyto),
+    "putmask": _changed(lambda x, n: np.putmask(x, x > 2, n)),
+    "put_along_axis": _changed(lambda x, n: np.put_along_axis(x, np.array([0]), n, 0)),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16])
+@pytest.mark.parametrize("place", PLACES_OF_INTEGERS)
+def test_integers_of_python_that_do_not_fit_are_refused_wherever_they_go(place, dtype):
+    f, x, limits = PLACES_OF_INTEGERS[place], np.array([1, 3, 5], dtype), np.iinfo(dtype)
+    for n in (2, int(limits.max), int(limits.max) + 1, int(limits.min) - 1, 3 * int(limits.max)):
+        ways = {
+            "eager": lambda n: f(fg.tensor(x), n),
+            "constant": lambda n: fg.jit(lambda x: f(x, n))(x),
+            "argument": lambda n: fg.jit(f)(x, n),
+            "mapped": lambda n: fg.vmap(lambda x: f(x, n))(x[None])[0],
+        }
+        try:
+            expected = f(x, n)
+        except (OverflowError, ValueError) as error:
+            for call in ways.values():
+                with pytest.raises((OverflowError, ValueError), match=str(n) if n > 0 else "out of|negative"):
+                    call(n)
+            assert isinstance(error, OverflowError) or place == "flat"
+        else:
+            for call in ways.values():
+                np.testing.assert_array_equal(np.asarray(fg.stop_gradient(call(n))), expected)

@@ -299,3 +299,66 @@ def test_products_of_stacks_along_many_axes(f, lead):
     t = np.cos(x)
     slope = (f(x + 1e-6 * t, y) - f(x - 1e-6 * t, y)) / 2e-6
     np.testing.assert_allclose(fg.jvp(lambda x: f(x, y), (x,), (t,))[1], slope, rtol=1e-6, atol=1e-8)
+
+
+AXES = {
+    "vecdot kept": (np.vecdot, (B, B), {"keepdims": True}),
+    "vecdot kept, axis 1": (np.vecdot, (B, B), {"axis": 1, "keepdims": True}),
+    "vecdot axes": (np.vecdot, (Q, Q[:2].T), {"axes": [1, 0]}),
+    "vecdot axes, complex": (np.vecdot, (Q * (1 + 2j), Q), {"axes": [0, 1, ()]}),
+    "vecdot axes kept": (np.vecdot, (B, B), {"axes": [1, 1, 0], "keepdims": True}),
+    "vecdot axes kept last": (np.vecdot, (B, B), {"axes": [0, (0,)], "keepdims": True}),
+    "matmul": (np.matmul, (B, B), {"axes": [(1, 2), (2, 1), (1, 2)]}),
+    "matmul turned": (np.matmul, (B, D), {"axes": [(-2, -1), (-2, -1), (0, -1)]}),
+    "matmul of first axes": (np.matmul, (Q, Q), {"axes": [(1, 0), (0, 1), (1, 0)]}),
+    "matmul of a vector": (np.matmul, (M, V), {"axes": [(0, 1), (0,), (0,)]}),
+    "matmul of vectors": (np.matmul, (V, W), {"axes": [0, 0, ()]}),
+    "matmul, too few": (np.matmul, (B, D), {"axes": [(-2, -1), (-2, -1)]}),
+    "matmul kept": (np.matmul, (Q, Q), {"keepdims": True}),
+    "matmul, axis": (np.matmul, (Q, Q), {"axis": 0}),
+    **(
+        {
+            "matvec": (np.matvec, (Q, V), {"axes": [(1, 0), 0, 0]}),
+            "matvec of a stack": (np.matvec, (B, V), {"axes": [(1, 2), 0, 0]}),
+            "matvec, wrong": (np.matvec, (Q, V), {"axes": [0, 0, 0]}),
+            "vecmat": (np.vecmat, (V * 1j, Q), {"axes": [0, (1, 0), 0]}),
+            "vecmat, wrong": (np.vecmat, (V, Q), {"axes": [0, (1, 1), 0]}),
+        }
+        if hasattr(np, "matvec")
+        else {}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AXES)
+@pytest.mark.parametrize("way", ["eager", "jit", "vmap"])
+def test_axes_of_products_are_those_of_numpy(name, way):
+    f, (x, y), options = AXES[name]
+    g = lambda x, y: f(x, y, **options)
+    ways = {
+        "eager": lambda x, y: g(fg.tensor(x), fg.tensor(y)).numpy(),
+        "jit": fg.jit(g),
+        "vmap": lambda x, y: fg.vmap(g)(x[None], y[None])[0],
+    }
+    try:
+        expected = g(x, y)
+    except (TypeError, ValueError) as error:
+        with pytest.raises((TypeError, ValueError), match=".") as found:
+            ways[way](x, y)
+        assert isinstance(found.value, type(error) if isinstance(error, ValueError) else TypeError)
+        return
+    found = ways[way](x, y)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-15)
+    if way == "eager" and x.dtype.kind == "f":
+        t = np.cos(x)
+        slope = (g(x + 1e-6 * t, y) - g(x - 1e-6 * t, y)) / 2e-6
+        np.testing.assert_allclose(fg.jvp(lambda x: g(x, y), (x,), (t,))[1], slope, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("option", [{"signature": "ff->f"}, {"where": True}, {"bogus": 1}])
+@pytest.mark.parametrize("name", ["matmul", "vecdot", "matvec", "vecmat"])
+def test_options_of_products_that_would_be_lost_are_refused(name, option):
+    f, factors = getattr(np, name, np.matmul), {"matvec": (Q, V), "vecmat": (V, Q)}.get(name, (Q, Q))
+    with pytest.raises(TypeError, match=f"takes no {next(iter(option))}|unexpected keyword|invalid keyword"):
+        f(*map(fg.tensor, factors), casting="unsafe", **option)

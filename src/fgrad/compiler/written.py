@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fgrad.compiler.fuse import is_fusable
+from fgrad.compiler.fuse import holds, is_fusable
 from fgrad.compiler.simplify import simplify
 from fgrad.core.control_flow import PLAIN
 from fgrad.core.primitive import PRIMITIVES
@@ -34,7 +34,8 @@ def _is_written(e: Equation) -> bool:
         return False
     avals = list(map(aval_out, e.args))
     known = all(v.dtype.char in KNOWN and v.dtype.isnative for v in (*avals, *(v.aval for v in e.outs)))
-    return known and found.fits(*avals, **e.params)
+    fit = all(holds(v.aval.dtype, a) for a in e.args for v in e.outs)  # else NumPy says that it does not
+    return known and fit and found.fits(*avals, **e.params)
 
 
 def _written(program: Program) -> Program:

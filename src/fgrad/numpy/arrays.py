@@ -274,6 +274,8 @@ def array(
     if isinstance(object, Tensor):
         if not copy and dtype in (None, object.dtype) and (not ndmin or is_array(object)):
             return ones_before(_lying(object, order), ndmin)  # type: ignore[no-any-return]
+        if dtype is not None and number_type(object) is int:
+            object = as_item(object, np.dtype(dtype))
         made = as_array(recopied(object, order))
     elif copy is False:
         raise ValueError("a Tensor cannot share the memory of an array, so copy=False is impossible")
@@ -281,7 +283,7 @@ def array(
         leaves: list[Any] = []
         shape = _parts(object, leaves)
         if dtype is not None:
-            leaves = [as_item(as_value(p), np.dtype(dtype)) if is_scalar(p) else p for p in leaves]
+            leaves = [as_item(p, np.dtype(dtype)) if is_scalar(p) else p for p in leaves]
         leaves = together(*leaves)
         kind = np.result_type(*(p.dtype for p in leaves))
         flat = [reshape(convert(p, kind), (math.prod(p.shape),)) for p in leaves]
@@ -508,12 +510,12 @@ def as_target(x: Any, target: Any, index: Any = False) -> Any:
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         raise TypeError(f"cannot write a complex value into a Tensor of dtype {dtype}; take value.real first")
     if dtype.kind in "iu":
-        if number_type(x) is float:
+        if number_type(given) is float:
             return bind("fitted", x, dtype=dtype)
         if not isinstance(x, Tensor) and given.__class__ in _BUILT_IN:
             np.array(given, dtype)  # it knows what fits
     is_item = (is_scalar(given) or is_scalar(x)) and _is_basic(index)
-    return as_item(x, dtype) if is_item else convert(x, dtype)
+    return as_item(given, dtype) if is_item or number_type(given) is int else convert(x, dtype)
 
 
 def _is_basic(index: Any) -> bool:
@@ -538,6 +540,10 @@ def as_item(x: Any, dtype: np.dtype[Any]) -> Any:
         ValueError: NaN.
         OverflowError: an infinity, or a number that the dtype does not have.
     """
+    is_pythons = number_type(x) is int
+    x = as_value(x)
+    if dtype.kind in "iu" and is_pythons and not np.can_cast(x.dtype, dtype):
+        return bind("fitted", x, dtype=dtype)
     if dtype.kind == "i" and x.dtype.kind in "iuf" and not np.can_cast(x.dtype, dtype):
         return bind("fitted", x, dtype=dtype)
     return convert(x, dtype)

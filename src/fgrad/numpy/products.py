@@ -48,7 +48,7 @@ _SMALL = {  # the letters of products of vectors and matrices
 
 @implements(np.matmul)
 def matmul(
-    x1: Any, x2: Any, /, out: Any = None, *, axes: Any = None, axis: Any = None, dtype: Any = None, **_: Any
+    x1: Any, x2: Any, /, out: Any = None, *, axes: Any = None, dtype: Any = None, **options: Any
 ) -> Any:
     """Return the matrix product; axes before the last two broadcast, vectors are rows or columns at need.
 
@@ -67,11 +67,12 @@ def matmul(
         >>> fg.grad(lambda x: fnp.matmul(x, x))(np.array([1.0, 2.0]))
         array([2., 4.])
     """
-    if axes is not None or axis is not None:
-        raise TypeError("matmul of Tensors takes no axes; move them with moveaxis first")
     x, y = x1, x2
-    if dtype is not None:
-        x, y = _loop(np.matmul, x, y, dtype, _)
+    if dtype is not None or options:
+        x, y = _loop(np.matmul, x, y, dtype, options)
+    if axes is not None:
+        x, y, arranged = _cores_last(np.matmul, x, y, axes=axes)
+        return stored(arranged(matmul(x, y)), out)
     if x.__class__ not in _ARRAYS or y.__class__ not in _ARRAYS:
         x, y = together(x, y)
     shape_x, shape_y = x.shape, y.shape
@@ -99,12 +100,44 @@ def matmul(
 
 
 def _loop(ufunc: Any, x: Any, y: Any, dtype: Any, options: dict[str, Any]) -> tuple[Any, ...]:
-    """Return operands of a product in the dtypes with which NumPy computes a result of `dtype`."""
+    """Return operands of a product in the dtypes with which NumPy computes a result of `dtype`.
+
+    Raises:
+        TypeError: an option that has a meaning, or none, which would be lost.
+    """
+    for option in options.keys() - {"casting", "order", "subok"}:
+        instead = "; say dtype=" if option in {"sig", "signature"} else ""
+        raise TypeError(f"{ufunc.__name__} of Tensors takes no {option}{instead}")
     x, y = together(x, y)
-    if dtype is None:
-        return x, y
-    known = {k: v for k, v in options.items() if k in {"casting", "order", "subok"}}
-    return cast_operands(ufunc, (x, y), dtype=dtype, **known)
+    return (x, y) if dtype is None else cast_operands(ufunc, (x, y), dtype=dtype, **options)
+
+
+_CORES = {"matmul": (2, 2), "vecdot": (1, 1), "matvec": (2, 1), "vecmat": (1, 2)}  # axes of a factor
+
+
+def _cores_last(ufunc: Any, x: Any, y: Any, **given: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
+    """Return factors whose axes of one product come last, and what arranges the result as NumPy's `axes` say.
+
+    Raises:
+        AxisError, TypeError, ValueError: what NumPy raises for `axes`, `axis` and `keepdims`.
+    """
+    x, y = together(x, y)
+    ufunc(*(np.ones(tuple(min(n, 1) for n in v.shape), v.dtype) for v in (x, y)), **given)
+    places = given.get("axes", [given.get("axis")] * 3)
+    x, y = (
+        moveaxis(v, place, tuple(range(-min(k, len(v.shape)), 0)) if isinstance(place, tuple) else -1)
+        for v, place, k in zip((x, y), places, _CORES[ufunc.__name__], strict=False)
+    )
+
+    def arranged(z: Any) -> Any:
+        if given.get("keepdims"):
+            z = linear.reshape(z, (*z.shape, 1))
+        elif ufunc is np.vecdot:
+            return z
+        place = places[2] if len(places) > 2 else ()  # noqa: PLR2004 - that of the result
+        return moveaxis(z, tuple(range(-len(place), 0)) if isinstance(place, tuple) else -1, place)
+
+    return x, y, arranged
 
 
 def _without_ones(x: Any, names: str, batch: tuple[int, ...], core: str) -> tuple[Any, str]:
@@ -260,11 +293,23 @@ def vdot(a: Any, b: Any, /) -> Any:
 
 
 @implements(np.vecdot)
-def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, dtype: Any = None, **_: Any) -> Any:
+def vecdot(
+    x1: Any,
+    x2: Any,
+    /,
+    out: Any = None,
+    *,
+    axis: int = -1,
+    axes: Any = None,
+    keepdims: bool = False,
+    dtype: Any = None,
+    **options: Any,
+) -> Any:
     """Return the sum of conj(x1) * x2 over an axis, with broadcasting.
 
     Returns:
-        Array of the axes that broadcast, without the summed one; the promoted dtype.
+        Array of the axes that broadcast, without the summed one, or with one of length 1 if `keepdims`; the
+        promoted dtype.
 
     Raises:
         ValueError: lengths of the summed axis differ.
@@ -276,14 +321,18 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, dtype: Any =
         >>> fnp.vecdot(np.ones((2, 3)), np.arange(3.0))
         array([3., 3.])
     """
-    x, y = (moveaxis(v, axis, -1) for v in _loop(np.vecdot, x1, x2, dtype, _))
+    x, y = _loop(np.vecdot, x1, x2, dtype, options)
+    place = {"axis": axis} if axes is None else {"axes": axes}
+    x, y, arranged = _cores_last(np.vecdot, x, y, **place, keepdims=keepdims)
     x = bind("conjugate", x) if x.dtype.kind == "c" else x
     z = matmul(linear.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), linear.reshape(y, (*y.shape, 1)))
-    return stored(as_scalar(linear.reshape(z, z.shape[:-2])), out)
+    return stored(as_scalar(arranged(linear.reshape(z, z.shape[:-2]))), out)
 
 
 @implements(getattr(np, "matvec", None))
-def matvec(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, **_: Any) -> Any:
+def matvec(
+    x1: Any, x2: Any, /, out: Any = None, *, axes: Any = None, dtype: Any = None, **options: Any
+) -> Any:
     """Return the products of matrices with vectors; axes before the last ones broadcast.
 
     Returns:
@@ -299,7 +348,10 @@ def matvec(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, **_: Any)
         >>> fnp.matvec(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 1.0]))
         array([3., 7.])
     """
-    x, y = _loop(getattr(np, "matvec", None), x1, x2, dtype, _)
+    x, y = _loop(getattr(np, "matvec", None), x1, x2, dtype, options)
+    if axes is not None:
+        x, y, arranged = _cores_last(getattr(np, "matvec", None), x, y, axes=axes)
+        return stored(arranged(matvec(x, y)), out)
     if len(x.shape) < 2 or len(y.shape) < 1:
         raise ValueError(f"matvec needs matrices and vectors, not shapes {x.shape} and {y.shape}")
     z = matmul(x, linear.reshape(y, (*y.shape, 1)))
@@ -307,7 +359,9 @@ def matvec(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, **_: Any)
 
 
 @implements(getattr(np, "vecmat", None))
-def vecmat(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, **_: Any) -> Any:
+def vecmat(
+    x1: Any, x2: Any, /, out: Any = None, *, axes: Any = None, dtype: Any = None, **options: Any
+) -> Any:
     """Return the products of conjugated vectors with matrices; axes before the last ones broadcast.
 
     Returns:
@@ -323,7 +377,10 @@ def vecmat(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, **_: Any)
         >>> fnp.vecmat(np.array([1.0, 1.0]), np.array([[1.0, 2.0], [3.0, 4.0]]))
         array([4., 6.])
     """
-    x, y = _loop(getattr(np, "vecmat", None), x1, x2, dtype, _)
+    x, y = _loop(getattr(np, "vecmat", None), x1, x2, dtype, options)
+    if axes is not None:
+        x, y, arranged = _cores_last(getattr(np, "vecmat", None), x, y, axes=axes)
+        return stored(arranged(vecmat(x, y)), out)
     if len(x.shape) < 1 or len(y.shape) < 2:
         raise ValueError(f"vecmat needs vectors and matrices, not shapes {x.shape} and {y.shape}")
     x = bind("conjugate", x) if x.dtype.kind == "c" else x

@@ -36,7 +36,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 
 def _axes_of_monoid(axis: Any, ndim: int) -> tuple[int, ...]:
     """Return what `axes_of` does; but a single element may be reduced over an axis that it does not have."""
-    return () if ndim == 0 and isinstance(axis, int) and axis in {0, -1} else axes_of(axis, ndim)
+    return () if ndim == 0 and isinstance(axis, int | np.integer) and axis in {0, -1} else axes_of(axis, ndim)
 
 
 def _prepared(x: Any, dtype: Any, where: Any, neutral: Any) -> Any:
@@ -63,10 +63,10 @@ def _mask(where: Any, x: Any) -> Any:
     return where
 
 
-def _truth(initial: Any, dtype: Any) -> Any:
-    """Return a first term as truth value where the result is one, which is found by way of integers."""
-    is_truth = dtype is not None and np.dtype(dtype).kind == "b"
-    return first_term(initial, np.dtype(bool)) if is_truth else initial
+def _narrow(initial: Any, dtype: Any) -> Any:
+    """Return a first term in the dtype that was asked for, where it is found by way of wider ones."""
+    is_narrow = dtype is not None and np.dtype(dtype).kind in "biu"
+    return first_term(initial, np.dtype(dtype)) if is_narrow else initial
 
 
 def first_term(initial: Any, dtype: np.dtype[Any]) -> Any:
@@ -78,14 +78,14 @@ def first_term(initial: Any, dtype: np.dtype[Any]) -> Any:
         ValueError: more than a number.
     """
     if dtype.kind in _OWN.get(initial.__class__, ""):
-        return initial
+        return np.array(initial, dtype) if dtype.kind in "iu" else initial
     given = initial
     initial = np.array(initial, dtype) if initial.__class__ in _PYTHON else as_value(initial)
     if initial.shape:
         raise ValueError(f"initial must be one number, not an array of shape {initial.shape}")
     if initial.dtype.kind == "c" and dtype.kind not in "cb":
         raise TypeError(f"initial is complex, the result has dtype {dtype}")
-    return as_item(initial, dtype) if is_scalar(given) else linear.convert(initial, dtype)
+    return as_item(given, dtype) if is_scalar(given) else linear.convert(initial, dtype)
 
 
 _OWN = {float: "fc", int: "iufc"}  # numbers of Python that take these dtypes by themselves
@@ -169,7 +169,7 @@ def sum(
     axes = _axes_of_monoid(axis, len(a.shape))
     y = bind("sum", a, axes=axes)
     if initial is not NO_VALUE and initial is not None:
-        y = y + first_term(_truth(initial, dtype), y.dtype)
+        y = y + first_term(_narrow(initial, dtype), y.dtype)
     return finished(narrowed(y, dtype), a, axes, keepdims, out)
 
 
@@ -201,7 +201,7 @@ def prod(
     axes = _axes_of_monoid(axis, len(a.shape))
     y = bind("prod", a, axes=axes)
     if initial is not NO_VALUE and initial is not None:
-        y = y * first_term(_truth(initial, dtype), y.dtype)
+        y = y * first_term(_narrow(initial, dtype), y.dtype)
     return finished(narrowed(y, dtype), a, axes, keepdims, out)
 
 
