@@ -272,11 +272,10 @@ def test_integers_of_python_that_do_not_fit_are_refused_wherever_they_go(place, 
         }
         try:
             expected = f(x, n)
-        except (OverflowError, ValueError) as error:
+        except (OverflowError, ValueError):  # NumPy's word for `flat`, and for negative exponents
             for call in ways.values():
                 with pytest.raises((OverflowError, ValueError), match=str(n) if n > 0 else "out of|negative"):
                     call(n)
-            assert isinstance(error, OverflowError) or place == "flat"
         else:
             for call in ways.values():
                 np.testing.assert_array_equal(np.asarray(fg.stop_gradient(call(n))), expected)

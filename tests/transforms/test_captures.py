@@ -16,6 +16,7 @@ import itertools
 import operator
 import os
 import random
+import secrets
 import subprocess
 import sys
 import threading
@@ -26,6 +27,7 @@ import weakref
 import numpy as np
 import pytest
 import scipy.sparse
+import scipy.stats
 from tests.helpers import close, exactly
 
 import fgrad as fg
@@ -769,6 +771,19 @@ def drawing():
     yield "in an inner jit", fg.jit(lambda x: x + rng.normal(size=3))
     yield "fgrad.random", lambda x: x + fg.random.normal(rng, size=3)
     yield "dropout", lambda x: fg.nn.dropout(x, 0.5, rng)
+    bits, seeds, system = np.random.MT19937(0), np.random.SeedSequence(0), random.SystemRandom()
+    yield "bits of a bit generator", lambda x: x + bits.random_raw(3)
+    yield "a Generator made of one", lambda x: x + np.random.Generator(bits).normal(size=3)
+    yield "a Generator that spawns", lambda x: x + rng.spawn(1)[0].normal(size=3)
+    yield "a bit generator that spawns", lambda x: x + np.random.Generator(bits.spawn(1)[0]).normal(size=3)
+    yield "seeds that spawn", lambda x: x + np.random.PCG64(seeds.spawn(1)[0]).random_raw(3)
+    yield "a generator of the system's", lambda x: x + system.random()
+    yield "secrets", lambda x: x + secrets.choice(range(10**6))
+    yield "words of secrets", lambda x: x + int(secrets.token_hex(4), 16)
+    sampled = scipy.stats.norm(0, 1)
+    sampled.random_state = np.random.default_rng(0)
+    yield "a distribution of SciPy's", lambda x: x + sampled.rvs(3)
+    yield "points of SciPy's", lambda x: x + scipy.stats.qmc.Sobol(3).random(1)[0]
 
 
 @pytest.mark.parametrize("f", [pytest.param(f, id=name) for name, f in drawing()])

@@ -134,7 +134,7 @@ def _cores_last(ufunc: Any, x: Any, y: Any, **given: Any) -> tuple[Any, Any, Cal
             z = linear.reshape(z, (*z.shape, 1))
         elif ufunc is np.vecdot:
             return z
-        place = places[2] if len(places) > 2 else ()  # noqa: PLR2004 - that of the result
+        place = places[2] if len(places) > 2 else ()  # that of the result
         return moveaxis(z, tuple(range(-len(place), 0)) if isinstance(place, tuple) else -1, place)
 
     return x, y, arranged

@@ -54,7 +54,9 @@ _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, Transform
 _GLOBAL = "the global generator of numpy.random", "the global generator of random"
 _SEEDED = frozenset(
     {"default_rng", "RandomState", "SeedSequence", "PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"}
-    | {"Random", "SystemRandom", "urandom", "token_bytes", "randbits", "uuid4"}
+    | {"Random", "SystemRandom", "urandom", "getrandom", "uuid1", "uuid4"}
+    | {"secrets", "token_bytes", "token_hex", "token_urlsafe", "randbits", "randbelow"}
+    | {"Sobol", "Halton", "LatinHypercube", "PoissonDisk", "MultinomialQMC", "MultivariateNormalQMC"}
 )
 _CLOCKS = frozenset(
     {"time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "thread_time"}
@@ -174,11 +176,15 @@ class Draws:
 
 
 def state_of(source: Any) -> Any:
-    """Return where a random generator stands, to be compared."""
+    """Return where a random generator stands, and how many it has spawned, to be compared."""
     if isinstance(source, random.Random):
         return source.getstate()
     if isinstance(source, np.random.Generator):
-        return pickle.dumps(source.bit_generator.state)
+        source = source.bit_generator
+    if isinstance(source, np.random.BitGenerator):
+        return pickle.dumps((source.state, getattr(source.seed_seq, "n_children_spawned", 0)))
+    if isinstance(source, np.random.SeedSequence):
+        return source.n_children_spawned
     return pickle.dumps(source.get_state(legacy=False))
 
 
@@ -215,7 +221,8 @@ class _Walk:
         self._todo: deque[tuple[Any, int]] = deque()
         self.sources: dict[int, Any] = {}  # of random numbers
         of_numpy: Any = sys.modules.get("numpy.random")
-        self._kinds = (random.Random, *((of_numpy.Generator, of_numpy.RandomState) if of_numpy else ()))
+        kinds = ("Generator", "RandomState", "BitGenerator", "SeedSequence") if of_numpy else ()
+        self._kinds = (random.Random, *(getattr(of_numpy, name) for name in kinds))
         self.titles: dict[int, str] = {}
         self.tensors: dict[int, Tensor] = {}
         self.steps = 0
@@ -282,7 +289,7 @@ class _Walk:
         if isinstance(x, np.ndarray):
             self._array(x, depth)
         elif isinstance(x, self._kinds):
-            self.sources[id(x)] = x
+            self._source(x)
         elif isinstance(x, _FUNCTIONS):
             self._function(x, depth)
         elif isinstance(x, types.ModuleType):
@@ -326,6 +333,13 @@ class _Walk:
             self.found[id(x), "environ"] = "the environment", f"dict({self.name(x)}) == {copy}"
         elif not isinstance(x, types.BuiltinFunctionType | np.ufunc | property):
             self._object(x, depth)
+
+    def _source(self, x: Any) -> None:
+        """Note a source of random numbers; that of the system has no state."""
+        if isinstance(x, random.SystemRandom):
+            self.seeds = True
+        else:
+            self.sources[id(x)] = x
 
     def _array(self, a: np.ndarray[Any, Any], depth: int) -> None:
         if a.dtype.hasobject:
@@ -442,6 +456,11 @@ class _Walk:
                 self.see(value, depth - 1)
         if everything and isinstance(own, dict):
             self._names(x, own, kind.__qualname__)
+        for value in list(own.values()):  # frozen distributions of SciPy draw from that of another object
+            parts = getattr(value, "__dict__", {}) if _is_library(type(value).__module__) else {}
+            for source in (value, *(parts.values() if isinstance(parts, dict) else ())):
+                if isinstance(source, self._kinds) and source is not np.random.mtrand._rand:
+                    self._source(source)
 
     def _attributes(self, x: Any, own: dict[str, Any], title: str, depth: int) -> None:
         """Note the attributes of an object or function itself, and that there are no more."""
