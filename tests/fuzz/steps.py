@@ -389,7 +389,7 @@ def reduction(g: Growth, a: str, v: Any) -> Any:
             ", initial=0.5" if name[0] == "m" and name != "mean" else ""
         )
     elif name in {"sum", "prod", "max", "min"} and g.chance(0.1):
-        extra += f", initial={g.literal('f')}"
+        extra += f", initial={g.one(['300', '-1', g.literal('f')])}"
     if name in {
         "sum",
         "prod",
@@ -696,7 +696,7 @@ def read_function(g: Growth, a: str, v: Any) -> Any:
 
 @step("products", 4, of=arrays(mostly="f", low=1))
 def product(g: Growth, a: str, v: Any) -> Any:
-    n = v.shape[-1]
+    n, k = v.shape[-1], g.axis(v)
     kinds = "f" if v.dtype.kind == "f" else "biufc"
     b = g.pick(lambda w: w.dtype.kind in kinds and w.ndim >= 1 and w.shape[-2 if w.ndim > 1 else -1] == n)
     b = b if b is not None and g.chance(0.6) else constant(g, g.one([(n,), (n, 2), (n, n)]), "ff")
@@ -711,6 +711,9 @@ def product(g: Growth, a: str, v: Any) -> Any:
         f"np.einsum('...i->i', {a})",
         f"np.vdot({a}, {a})",
         f"np.vecdot({a}, {a})",
+        f"np.vecdot({a}, {a}, axis={k}, keepdims=True)",
+        f"np.vecdot({a}, {a}, axes=[{k}, {k}])",
+        f"np.matmul({a}, {a}, axes=[(0, -1), (-1, 0), (-1, 0)])",
         f"np.matmul({a}, np.swapaxes({a}, -1, -2))",
         f"np.einsum('i,j->ij', np.ravel({a}), np.ravel({a}))",
         f"np.linalg.multi_dot([{a}, {b}])",

@@ -359,3 +359,10 @@ def test_spreads_without_degrees_of_freedom(name, sample):
         hessian = fg.hessian(lambda x: np.sum(f(x)))(a)
         assert not np.isnan(hessian).any()
         np.testing.assert_allclose(fg.jacrev(fg.jacrev(lambda x: np.sum(f(x))))(a), hessian, 1e-9, 1e-12)
+
+
+@pytest.mark.parametrize("axis", [0, -1, np.int64(0), np.int8(-1)])
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "any", "all"])
+def test_an_array_without_axes_is_reduced_over_the_one_that_it_does_not_have(name, axis):
+    f, x = (lambda x: getattr(np, name)(x, axis=axis)), np.array(2.5)
+    assert f(fg.tensor(x)).numpy() == fg.jit(f)(x) == f(x)
