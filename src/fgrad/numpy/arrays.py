@@ -515,7 +515,8 @@ def as_target(x: Any, target: Any, index: Any = False) -> Any:
         if not isinstance(x, Tensor) and given.__class__ in _BUILT_IN:
             np.array(given, dtype)  # it knows what fits
     is_item = (is_scalar(given) or is_scalar(x)) and _is_basic(index)
-    return as_item(given, dtype) if is_item or number_type(given) is int else convert(x, dtype)
+    is_pythons = number_type(given) is int
+    return as_item(x, dtype, is_pythons=is_pythons) if is_item or is_pythons else convert(x, dtype)
 
 
 def _is_basic(index: Any) -> bool:
@@ -533,14 +534,19 @@ def _is_integer(x: Any) -> bool:
     return isinstance(x, np.generic | np.ndarray | Tensor) and not x.shape and x.dtype.kind in "iu"
 
 
-def as_item(x: Any, dtype: np.dtype[Any]) -> Any:
+def as_item(x: Any, dtype: np.dtype[Any], *, is_pythons: bool = False) -> Any:
     """Return a scalar as NumPy makes it an element: by way of Python's integers where they are signed.
+
+    Args:
+        x: the scalar.
+        dtype: that of the element.
+        is_pythons: whether `x` stood for one of Python's integers before it was brought to its place.
 
     Raises:
         ValueError: NaN.
         OverflowError: an infinity, or a number that the dtype does not have.
     """
-    is_pythons = number_type(x) is int
+    is_pythons = is_pythons or number_type(x) is int
     x = as_value(x)
     if dtype.kind in "iu" and is_pythons and not np.can_cast(x.dtype, dtype):
         return bind("fitted", x, dtype=dtype)
