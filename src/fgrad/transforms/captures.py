@@ -456,10 +456,12 @@ class _Walk:
                 self.see(value, depth - 1)
         if everything and isinstance(own, dict):
             self._names(x, own, kind.__qualname__)
+        draw: Any = getattr(sys.modules.get("numpy.random"), "rand", None)
+        everyones = getattr(draw, "__self__", None)  # the global generator, which is looked at anyway
         for value in list(own.values()):  # frozen distributions of SciPy draw from that of another object
             parts = getattr(value, "__dict__", {}) if _is_library(type(value).__module__) else {}
             for source in (value, *(parts.values() if isinstance(parts, dict) else ())):
-                if isinstance(source, self._kinds) and source is not np.random.mtrand._rand:
+                if isinstance(source, self._kinds) and source is not everyones:
                     self._source(source)
 
     def _attributes(self, x: Any, own: dict[str, Any], title: str, depth: int) -> None:
