@@ -147,3 +147,12 @@ def test_norms_of_matrices():
     x = jnp.arange(12).reshape(2, 2, 3)
     close(jnp.linalg.matrix_norm(x), np.linalg.matrix_norm(x))
     close(jnp.linalg.matrix_norm(x, ord=1, keepdims=True), np.linalg.matrix_norm(x, ord=1, keepdims=True))
+
+
+def test_arrays_are_found_in_lists_and_by_name():
+    a, b = jnp.ones((2, 3)), np.ones((3, 4), int)
+    found = jnp.linalg.multi_dot([a, b])
+    assert found.dtype == np.float32
+    close(found, 3 * np.ones((2, 4)))
+    close(jax.grad(lambda a: jnp.linalg.multi_dot([a, b, jnp.ones((4, 5))]).sum())(a), 20 * np.ones((2, 3)))
+    close(jnp.linalg.det(a=UNEQUAL), 10.0)

@@ -10,6 +10,7 @@ import numpy as np
 import fgrad
 import fgrad.scipy.linalg
 from fgrad import numpy as fnp
+from fgrad import tree
 from fgrad.compat.jax.arrays import (
     SHORT,
     Array,
@@ -35,13 +36,14 @@ def _linear(module: Any, name: str) -> Function:
     """Return a function of matrices that are floating-point numbers of one dtype."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        arrays = [a for a in args if isinstance(a, Array | np.ndarray)]
-        tensors, form = together(arrays, inexact=True)
+        leaves, structure = tree.flatten((args, kwargs))
+        tensors, form = together([x for x in leaves if isinstance(x, Array | np.ndarray)], inexact=True)
         if form is SHORT:
             raise NotImplementedError(f"jax.numpy.linalg.{name} of bfloat16: JAX has it of float32 at least")
         it = iter(tensors)
-        given = [next(it) if isinstance(a, Array | np.ndarray) else opened(a) for a in args]
-        return wrapped(getattr(module, name)(*given, **{k: opened(v) for k, v in kwargs.items()}), form=False)
+        given = [next(it) if isinstance(x, Array | np.ndarray) else opened(x) for x in leaves]
+        args, kwargs = tree.unflatten(structure, given)
+        return wrapped(getattr(module, name)(*args, **kwargs), form=False)
 
     return named(function, f"{module.__name__}.{name}", ", in JAX's dtypes")
 
