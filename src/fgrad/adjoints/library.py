@@ -224,26 +224,28 @@ def _cholesky(out, a):
 def _stirling(x):
     """Return the logarithm of the gamma function of x >= 0.5."""
     shift = 0.0
-    if x < 10.0:
-        low = x * (x + 1.0) * (x + 2.0) * (x + 3.0) * (x + 4.0)
-        shift = np.log(low * (x + 5.0) * (x + 6.0) * (x + 7.0) * (x + 8.0) * (x + 9.0))
-        x = x + 10.0
+    if x < 7.5:  # x (x + 1) ... (x + 6)
+        low = x * (720.0 + x * (1764.0 + x * (1624.0 + x * (735.0 + x * (175.0 + x * (21.0 + x))))))
+        shift = np.log(low)
+        x = x + 7.0
     t = 1.0 / (x * x)
-    series = 1.0 / 1188.0 - t * (691.0 / 360360.0 - t * (1.0 / 156.0 - t * (3617.0 / 122400.0)))
-    series = 1.0 / 12.0 - t * (1.0 / 360.0 - t * (1.0 / 1260.0 - t * (1.0 / 1680.0 - t * series)))
+    late = 1.0 / 1188.0 - t * (691.0 / 360360.0 - t * (1.0 / 156.0 - t * (3617.0 / 122400.0)))
+    series = 1.0 / 12.0 - t * (1.0 / 360.0 - t * (1.0 / 1260.0 - t * (1.0 / 1680.0 - t * late)))
     return (x - 0.5) * np.log(x) - x + 0.9189385332046727 + series / x - shift
 
 
 def _lgamma(x):
-    if x >= 0.5:
-        return _stirling(x)
-    return np.log(np.pi / abs(np.sin(np.pi * (x - np.floor(x))))) - _stirling(1.0 - x)
+    value = _stirling(x if x >= 0.5 else 1.0 - x)
+    if x < 0.5:
+        value = np.log(np.pi / abs(np.sin(np.pi * (x - np.floor(x))))) - value
+    return value
 
 
 def _gamma(x):
-    if x >= 0.5:
-        return np.exp(_stirling(x))
-    return np.pi / (np.sin(np.pi * (x - 2.0 * np.floor(0.5 * x))) * np.exp(_stirling(1.0 - x)))
+    value = np.exp(_stirling(x if x >= 0.5 else 1.0 - x))
+    if x < 0.5:
+        value = np.pi / (np.sin(np.pi * (x - 2.0 * np.floor(0.5 * x))) * value)
+    return value
 
 
 _DOTS = {
