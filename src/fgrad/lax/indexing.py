@@ -46,13 +46,13 @@ def gather(x: Any, index: Any, mode: str = "clip", fill_value: Any = None) -> An
         return x[_inside(index, x.shape)]
     if mode != "fill":
         raise ValueError(f"gather has the modes 'clip' and 'fill', not {mode!r}")
-    fill = _missing(x.dtype) if fill_value is None else fill_value
+    fill = missing(x.dtype) if fill_value is None else fill_value
     *before, last = _parts(index)
     is_along_one = all(isinstance(part, slice) and part == slice(None) for part in before)
     if is_along_one and _outside([*before, last], x.shape):  # where no copy is needed
         i, n = _signed(last), x.shape[len(before)]
-        missing = fnp.reshape(_is_outside(i, n), i.shape + (1,) * (len(x.shape) - len(before) - 1))
-        return fnp.where(missing, fill, x[(*before, fnp.clip(i, -n, n - 1))])
+        is_missing = fnp.reshape(_is_outside(i, n), i.shape + (1,) * (len(x.shape) - len(before) - 1))
+        return fnp.where(is_missing, fill, x[(*before, fnp.clip(i, -n, n - 1))])
     whole, index = _padded(x, index, fill)
     return whole[index]
 
@@ -211,7 +211,7 @@ def _signed(i: Any) -> Any:
     return i if i.dtype.kind == "i" and i.dtype.itemsize >= 4 else i.astype(np.int64)
 
 
-def _missing(dtype: np.dtype[Any]) -> Any:
+def missing(dtype: np.dtype[Any]) -> Any:
     """Return what is read out of bounds."""
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)

@@ -132,3 +132,42 @@ def test_results(name, compiled):
     assert out.dtype == np.dtype(dtype)
     np.testing.assert_allclose(np.asarray(out), np.asarray(expected), rtol=1e-3, atol=1e-3)
     assert out.shape == np.shape(expected)
+
+
+N = np.nan
+ALONG = {  # what `take_along_axis` does with places out of bounds
+    (): [[3, N, 2, N], [0, N, 5, N]],
+    (("mode", "clip"),): [[3, 2, 2, 3], [0, 5, 5, 0]],
+    (("mode", "fill"), ("fill_value", 9.0)): [[3, 9, 2, 9], [0, 9, 5, 9]],
+    (("wrap_negative_indices", False),): [[3, N, N, N], [0, N, N, N]],
+}
+
+
+@pytest.mark.parametrize("options", ALONG)
+def test_places_along_an_axis_may_be_out_of_bounds(options):
+    def f(x):
+        return jnp.take_along_axis(x, jnp.array([[0, 5, -1, -4]]), 1, **dict(options))
+
+    for g in (f, jax.jit(f)):
+        np.testing.assert_array_equal(np.asarray(g(M)), ALONG[options])
+    filled = jnp.take_along_axis(M.astype(int), jnp.array([[0, 5, -1, -4]]), 1)
+    assert np.asarray(filled)[0, 1] == np.iinfo(np.int32).min
+    with pytest.raises(ValueError, match="Unknown gather mode"):
+        jnp.take_along_axis(M, jnp.array([[0]]), 1, mode="wrap")
+
+
+UNKNOWN = [
+    lambda: jnp.zeros(3, dtyp=int),
+    lambda: jnp.full(3, 1.0, like=X),
+    lambda: jnp.take(X, I, fil_value=0.0),
+    lambda: jnp.einsum("i,i", X, X, optimise=True),
+    lambda: lax.scan(lambda c, x: (c, x), 0.0, X, revers=True),
+    lambda: lax.dot_general(M, M, (((0,), (0,)), ((), ())), precison=None),
+    lambda: jax.checkpoint(jnp.sin, statics=0),
+]
+
+
+@pytest.mark.parametrize("call", UNKNOWN)
+def test_names_of_arguments_that_nobody_knows_are_refused(call):
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        call()

@@ -854,6 +854,8 @@ def test_checkpoints_read_their_function_once():
     close(jax.jvp(loss, (X,), (np.ones_like(X),))[1], np.sum(3 * (np.cos(X) * X + np.sin(X))))
     static = jax.checkpoint(lambda x, n: x**n, static_argnums=1)
     close(jax.grad(lambda x: jnp.sum(static(x, 3)))(X), 3 * X**2)
+    named = jax.checkpoint(lambda x, n: x ** len(n), static_argnames="n")
+    close(jax.grad(lambda x: jnp.sum(named(x, n="abc")))(X), 3 * X**2)
 
 
 def test_axes_are_added_in_front():

@@ -93,7 +93,9 @@ class custom_vjp(_Custom):  # noqa: N801 -- JAX's name
 
     application = _VjpApplication
 
-    def defvjp(self, fwd: Function, bwd: Function, symbolic_zeros: bool = False, **_: Any) -> None:
+    def defvjp(
+        self, fwd: Function, bwd: Function, symbolic_zeros: bool = False, optimize_remat: bool = False
+    ) -> None:
         """Declare the rule: `out, residuals = fwd(*args)`, `cotangents = bwd(*nondiff, residuals, ct)`."""
         self.fwd, self.bwd, self.symbolic = fwd, bwd, symbolic_zeros
 

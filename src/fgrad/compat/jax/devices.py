@@ -156,7 +156,10 @@ def devices(backend: str | None = None) -> list[Device]:
 ONE = "fgrad computes on one device; fgrad.distributed has several processes"
 
 
-def create_device_mesh(mesh_shape: Any, devices: Any = None, **_: Any) -> Any:
+def create_device_mesh(
+    mesh_shape: Any, devices: Any = None, *, contiguous_submeshes: bool = False,
+    allow_split_physical_axes: bool = False,
+) -> Any:  # fmt: skip
     """Return an array of the devices of a mesh."""
     return np.full(mesh_shape, DEVICE)
 
@@ -204,7 +207,9 @@ def shard_map(
     return mapped
 
 
-def device_put(x: Any, device: Any = None, **_: Any) -> Any:
+def device_put(
+    x: Any, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None
+) -> Any:
     """Return arrays, which are on the device already."""
     return tree_map(as_array, x)
 

@@ -431,7 +431,7 @@ def _viewed(
 
 
 def make_jaxpr(
-    fun: Function, static_argnums: Any = (), axis_env: Any = None, return_shape: bool = False, **_: Any
+    fun: Function, static_argnums: Any = (), axis_env: Any = None, return_shape: bool = False
 ) -> Function:
     """Return the function that returns `fun` as a jaxpr, for arguments like those that it gets."""
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
@@ -531,7 +531,9 @@ def trace_to_jaxpr_nounits(
     return closed.jaxpr.replace(outvars=outvars), out, closed.consts
 
 
-def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, **_: Any) -> list[Any]:
+def eval_jaxpr(
+    jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source_info: bool = True
+) -> list[Any]:
     """Return the results of a jaxpr; every equation is applied anew, so that it differentiates."""
     values: dict[Any, Any] = {}
 

@@ -78,7 +78,7 @@ def scan(
     length: int | None = None,
     reverse: bool = False,
     unroll: Any = 1,
-    **_: Any,
+    _split_transpose: bool = False,
 ) -> tuple[Any, Any]:
     """Return the last carry, and the stacked outputs of `carry, y = f(carry, x)` along `xs`."""
     over, out = _Carry(xs), _Carry(None)
@@ -235,8 +235,9 @@ class ScatterDimensionNumbers(NamedTuple):
 
 
 def scatter_add(
-    operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, **_: Any
-) -> Array:
+    operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
+    indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
+) -> Array:  # fmt: skip
     """Return a copy with updates added at places, of which every other axis is whole."""
     axes = tuple(dimension_numbers.scatter_dims_to_operand_dims)
     if sorted(axes) != sorted(dimension_numbers.inserted_window_dims):
@@ -247,7 +248,7 @@ def scatter_add(
     front = tuple(range(len(axes)))
     moved = made(fnp.moveaxis(x._tensor, axes, front), x.form)
     places = tuple(indices[..., k] for k in range(indices.shape[-1]))
-    out = moved.at[places].add(made(fnp.transpose(new._tensor, order), new.form))
+    out = moved.at[places].add(made(fnp.transpose(new._tensor, order), new.form), mode=mode)
     return made(fnp.moveaxis(out._tensor, front, axes), out.form)
 
 
@@ -346,8 +347,9 @@ def conv_general_dilated(
     dimension_numbers: Any = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
+    precision: Any = None,
     preferred_element_type: Any = None,
-    **_: Any,
+    out_sharding: Any = None,
 ) -> Array:
     """Return the convolution of images with a kernel, computed in the dtype that is preferred."""
     lhs, rhs = wide_enough(preferred_element_type, lhs, rhs)
@@ -387,7 +389,8 @@ def conv_general_dilated(
 
 def conv_general_dilated_patches(
     lhs: Any, filter_shape: Sequence[int], window_strides: Sequence[int], padding: Any,
-    lhs_dilation: Any = None, rhs_dilation: Any = None, dimension_numbers: Any = None, **_: Any,
+    lhs_dilation: Any = None, rhs_dilation: Any = None, dimension_numbers: Any = None,
+    precision: Any = None, preferred_element_type: Any = None,
 ) -> Array:  # fmt: skip
     """Return what lies under every window, as channels: those of an image one after the other."""
     x, size = as_array(lhs), math.prod(filter_shape)
@@ -397,7 +400,7 @@ def conv_general_dilated_patches(
     w = np.transpose(np.concatenate([single] * channels), [kernel.index(i) for i in range(x.ndim)])
     return conv_general_dilated(
         x, as_array(w).astype(x.dtype), window_strides, padding, lhs_dilation, rhs_dilation,
-        dimension_numbers, feature_group_count=channels,
+        dimension_numbers, feature_group_count=channels, preferred_element_type=preferred_element_type,
     )  # fmt: skip
 
 
@@ -500,7 +503,7 @@ def dot_general(
     dimension_numbers: Any,
     precision: Any = None,
     preferred_element_type: Any = None,
-    **_: Any,
+    out_sharding: Any = None,
 ) -> Array:
     """Return products summed over pairs of axes; axes of batches come first, then those of the left array."""
     x, y = wide_enough(preferred_element_type, lhs, rhs)
@@ -567,10 +570,10 @@ NAMES: dict[str, Any] = {
         "jax.lax",
         dict.fromkeys(("all_to_all", "pswapaxes"), "all_gather has every part"),
     ),
-    "approx_max_k": lambda operand, k, reduction_dimension=-1, **_: top_k(
+    "approx_max_k": lambda operand, k, reduction_dimension=-1, recall_target=0.95: top_k(
         operand, k, axis=reduction_dimension
     ),
-    "approx_min_k": lambda operand, k, reduction_dimension=-1, **_: top_k(
+    "approx_min_k": lambda operand, k, reduction_dimension=-1, recall_target=0.95: top_k(
         operand, k, axis=reduction_dimension, descending=False
     ),
     "axis_index": lambda axis_name: made(fgrad.lax.axis_index(axis_name)),

@@ -146,15 +146,19 @@ SCIPY: dict[str, Any] = {
 NUMPY |= {name: _symmetric(NUMPY[name]) for name in ("eigh", "eigvalsh")}
 NUMPY["cholesky"] = _symmetric(cholesky)
 SCIPY |= {"cholesky": scipy_cholesky, "eigh": _symmetric(SCIPY["eigh"])}
-SCIPY["cho_factor"] = lambda a, lower=False, *_, **__: (scipy_cholesky(a, lower), lower)
+SCIPY["cho_factor"] = lambda a, lower=False, overwrite_a=False, check_finite=True: (
+    scipy_cholesky(a, lower),
+    lower,
+)
 
 
 # ---- `jax.lax.linalg`
 
 
 def eigh(
-    x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True, **_: Any
-) -> tuple[Array, Array]:
+    x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
+    implementation: Any = None,
+) -> tuple[Array, Array]:  # fmt: skip
     """Return eigenvectors and then eigenvalues of Hermitian matrices."""
     values, vectors = NUMPY["eigh"](x, "L" if lower else "U", symmetrize_input=symmetrize_input)
     return vectors, values
@@ -193,7 +197,7 @@ def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = Fal
     return elementwise(product, a, taus, c)
 
 
-def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, **_: Any) -> Array:
+def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any) -> Array:
     """Return the solution of a tridiagonal system, whose diagonals are rows of equal length."""
 
     def solve(dl: Any, d: Any, du: Any, b: Any) -> Any:

@@ -42,6 +42,7 @@ from fgrad.compat.jax.types import (
 )
 from fgrad.compat.standins import by_name, words
 from fgrad.core.tensor import Tensor
+from fgrad.lax.indexing import missing
 from fgrad.transforms.calling import is_traced
 
 __all__ = ["FFT", "NAMES", "shape_of", "wide_enough", "wrapped"]
@@ -262,8 +263,9 @@ OF_ONE: dict[Function, tuple[str, ...]] = {  # by how the dtype of the result is
 
 
 def array(
-    object: Any, dtype: Any = None, copy: bool = True, order: str = "K", ndmin: int = 0, **_: Any
-) -> Array:
+    object: Any, dtype: Any = None, copy: bool = True, order: str = "K", ndmin: int = 0, *,
+    device: Any = None, out_sharding: Any = None,
+) -> Array:  # fmt: skip
     """Return an array of numbers, arrays or lists of them."""
     if dtype is not None and object.__class__ in (bool, int, float, complex):
         # it may be too great for the usual dtype
@@ -315,10 +317,12 @@ def _making(name: str) -> tuple[Function, Function]:
     """Return functions that make arrays of one number: of a shape, and of the shape and dtype of an array."""
     value = getattr(fnp, name)
 
-    def of_shape(shape: Shape, dtype: Any = None, **_: Any) -> Array:
+    def of_shape(shape: Shape, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
         return _filled(value, shape, dtype)
 
-    def like(a: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Array:
+    def like(
+        a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
+    ) -> Array:
         x = a if hasattr(a, "dtype") and hasattr(a, "shape") else as_array(a)
         weak = dtype is None and bool(getattr(x, "weak_type", False))
         return _filled(value, x.shape if shape is None else shape, x.dtype if dtype is None else dtype, weak)
@@ -330,21 +334,30 @@ zeros, zeros_like = _making("zeros")
 ones, ones_like = _making("ones")
 
 
-def full(shape: Shape, fill_value: Any, dtype: Any = None, **_: Any) -> Array:
+def full(
+    shape: Shape, fill_value: Any, dtype: Any = None, sharding: Any = None, *,
+    device: Any = None, out_sharding: Any = None,
+) -> Array:  # fmt: skip
     """Return an array of one value."""
     x = as_array(fill_value)
     out = made(fnp.array(fnp.broadcast_to(x._tensor, shape_of(shape))), x.form)
     return out if dtype is None else out.astype(dtype)
 
 
-def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Array:
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *,
+    device: Any = None, out_sharding: Any = None, sharding: Any = None,
+) -> Array:  # fmt: skip
     """Return an array of one value, with the shape and dtype of another."""
     like: Array = zeros_like(a, dtype, shape)
     filled = full(like.shape, fill_value, like.dtype)
     return made(filled._tensor, like.form)
 
 
-def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **_: Any) -> Array:
+def arange(
+    start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
+    device: Any = None, out_sharding: Any = None,
+) -> Array:  # fmt: skip
     """Return numbers with equal distances."""
     values = [opened(v) for v in (start, stop, step) if v is not None]
     values = [v.numpy()[()] if isinstance(v, Tensor) else v for v in values]
@@ -360,7 +373,7 @@ def linspace(
     return made(out._tensor, out.strong) if dtype is None else out.astype(dtype)
 
 
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, **_: Any) -> Array:  # noqa: N803 -- NumPy's names
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Array:  # noqa: N803 -- NumPy's names
     """Return a matrix with ones on a diagonal."""
     return as_array(np.eye(N, M, k)).astype(float if dtype is None else dtype)
 
@@ -473,7 +486,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
 
 def take(
     a: Any, indices: Any, axis: int | None = None, out: None = None, mode: Any = None, *,
-    fill_value: Any = None, **_: Any,
+    unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: Any = None,
 ) -> Array:  # fmt: skip
     """Return elements by index; without a mode, those out of bounds are NaN, or the least integer."""
     x, i = as_array(a), array(indices)
@@ -490,14 +503,32 @@ def take(
     return made(fgrad.lax.gather(x._tensor, place, "fill", fill), x.strong)
 
 
-def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, **_: Any) -> Array:
-    """Return elements by an index for each place along an axis."""
-    x = as_array(arr)
-    return made(fnp.take_along_axis(x._tensor, as_array(indices)._tensor, axis), x.strong)
+def take_along_axis(
+    arr: Any, indices: Any, axis: int | None = -1, mode: Any = None, fill_value: Any = None, *,
+    wrap_negative_indices: bool = True,
+) -> Array:  # fmt: skip
+    """Return elements by an index for each place along an axis; those out of bounds as in `take`."""
+    x, i = as_array(arr), as_array(indices)._tensor
+    n, first = x.size if axis is None else x.shape[axis], 0
+    if wrap_negative_indices:
+        first = -n
+    out = fnp.take_along_axis(x._tensor, fnp.clip(i, first, n - 1), axis)
+    mode = str(getattr(mode, "name", mode or "fill")).lower()
+    if mode in ("fill", "fill_or_drop"):
+        fill = missing(out.dtype) if fill_value is None else as_array(fill_value).astype(x.dtype)._tensor
+        out = fnp.where((i < first) | (i >= n), fill, out)
+    elif mode not in ("clip", "promise_in_bounds"):
+        raise ValueError(f"Unknown gather mode {mode!r}")
+    return made(out, x.strong)
 
 
-def einsum(subscripts: str, /, *operands: Any, preferred_element_type: Any = None, **_: Any) -> Array:
+def einsum(
+    subscripts: str, /, *operands: Any, optimize: Any = "auto", precision: Any = None,
+    preferred_element_type: Any = None, out_sharding: Any = None, _dot_general: Any = None,
+) -> Array:  # fmt: skip
     """Return the Einstein sum of operands; axes of an ellipsis that the result leaves out are summed."""
+    if getattr(_dot_general, "__name__", "dot_general") != "dot_general":
+        raise NotImplementedError("fgrad's jax.numpy.einsum has products of its own: leave _dot_general out")
     terms, arrow, result = subscripts.partition("->")
     if "..." in terms and arrow and "..." not in result:
         unused = [c for c in string.ascii_letters if c not in subscripts]
@@ -511,7 +542,7 @@ def einsum(subscripts: str, /, *operands: Any, preferred_element_type: Any = Non
     return out if preferred_element_type is None else out.astype(preferred_element_type)
 
 
-def astype(x: Any, dtype: Any, /, **_: Any) -> Array:
+def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:
     """Return elements in another dtype."""
     return as_array(x).astype(float if dtype is None else dtype)
 

@@ -73,7 +73,9 @@ def _index_in_dim(t: Any, index: int, axis: int = 0, keepdims: bool = True) -> A
     return fnp.expand_dims(found, axis) if keepdims else found
 
 
-def _broadcast_in_dim(t: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], **_: Any) -> Any:
+def _broadcast_in_dim(
+    t: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
+) -> Any:
     lengths = [1] * len(shape)
     for k, axis in enumerate(broadcast_dimensions):
         lengths[axis] = t.shape[k]
@@ -109,7 +111,9 @@ def _cumulated(step: Callable[[Any, Any], Any]) -> Callable[..., Array]:
 
 
 def _reduced(name: str) -> Callable[..., Array]:
-    return lambda operand, axes, **_: NUMPY[name](operand, tuple(axes)).astype(as_array(operand).dtype)
+    return lambda operand, axes, *, out_sharding=None: NUMPY[name](operand, tuple(axes)).astype(
+        as_array(operand).dtype
+    )
 
 
 def _placed(name: str) -> Callable[..., Array]:

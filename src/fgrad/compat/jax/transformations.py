@@ -647,14 +647,21 @@ def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
 
 
 def checkpoint(
-    fun: Function, *, prevent_cse: bool = True, policy: Any = None, static_argnums: Any = (), **_: Any
-) -> Function:
+    fun: Function,
+    *,
+    prevent_cse: bool = True,
+    policy: Any = None,
+    static_argnums: Any = (),
+    static_argnames: Any = (),
+) -> Function:  # fmt: skip
     """Return `fun` that keeps its arguments alone for the reverse pass, and runs there again."""
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums or ())
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames or ())
 
     @wraps(fun)
     def again(*args: Any, **kwargs: Any) -> Any:
-        flat = without_static(fun, nums, args, kwargs)
+        static = {name: kwargs.pop(name) for name in names if name in kwargs}
+        flat = without_static(functools.partial(fun, **static), nums, args, kwargs)
         # read once, as in JAX: what the function finds in Python may be gone when the reverse pass comes
         program, outside = flat.staged()
         run = fgrad.checkpoint(lambda *values: program.run(list(values)), policy=policy)
