@@ -155,4 +155,8 @@ def test_arrays_are_found_in_lists_and_by_name():
     assert found.dtype == np.float32
     close(found, 3 * np.ones((2, 4)))
     close(jax.grad(lambda a: jnp.linalg.multi_dot([a, b, jnp.ones((4, 5))]).sum())(a), 20 * np.ones((2, 3)))
+    assert jnp.linalg.multi_dot((b.T, b)).dtype == np.int32
     close(jnp.linalg.det(a=UNEQUAL), 10.0)
+    with jax.numpy_dtype_promotion("strict"):  # pivots stay integers
+        factors = jax.scipy.linalg.lu_factor(UNEQUAL)
+        close(jax.scipy.linalg.lu_solve(factors, jnp.ones(2)), [0.2, 0.2])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 import fgrad
 import fgrad.scipy.linalg
 from fgrad import numpy as fnp
-from fgrad import tree
 from fgrad.compat.jax.arrays import (
     SHORT,
     Array,
@@ -36,14 +35,17 @@ def _linear(module: Any, name: str) -> Function:
     """Return a function of matrices that are floating-point numbers of one dtype."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        leaves, structure = tree.flatten((args, kwargs))
-        tensors, form = together([x for x in leaves if isinstance(x, Array | np.ndarray)], inexact=True)
+        arrays = [a for a in (*args, *kwargs.values()) if isinstance(a, Array | np.ndarray)]
+        tensors, form = together(arrays, inexact=True) if arrays else ([], False)
         if form is SHORT:
             raise NotImplementedError(f"jax.numpy.linalg.{name} of bfloat16: JAX has it of float32 at least")
         it = iter(tensors)
-        given = [next(it) if isinstance(x, Array | np.ndarray) else opened(x) for x in leaves]
-        args, kwargs = tree.unflatten(structure, given)
-        return wrapped(getattr(module, name)(*args, **kwargs), form=False)
+        given, options = (
+            [next(it) if isinstance(a, Array | np.ndarray) else opened(a) for a in group]
+            for group in (args, kwargs.values())
+        )
+        found = getattr(module, name)(*given, **dict(zip(kwargs, options, strict=True)))
+        return wrapped(found, form=False)
 
     return named(function, f"{module.__name__}.{name}", ", in JAX's dtypes")
 
@@ -129,13 +131,18 @@ def matrix_norm(x: Any, *, keepdims: bool = False, ord: Any = "fro") -> Array:
     return norm(x, ord, (-2, -1), keepdims)
 
 
+def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Array:
+    """Return the product of matrices, in the order that takes the least."""
+    return elementwise(lambda *xs: fnp.linalg.multi_dot(xs), *arrays)
+
+
 NUMPY: dict[str, Any] = {
     name: _linear(fnp.linalg, name)
     for name in words(
-        "cond det eig eigh eigvals eigvalsh inv lstsq matrix_power multi_dot pinv qr slogdet solve "
+        "cond det eig eigh eigvals eigvalsh inv lstsq matrix_power pinv qr slogdet solve "
         "svd svdvals tensorinv tensorsolve trace vector_norm outer"
     )
-} | {"matrix_norm": matrix_norm, "norm": norm}
+} | {"matrix_norm": matrix_norm, "multi_dot": multi_dot, "norm": norm}
 SCIPY: dict[str, Any] = {
     name: _linear(fgrad.scipy.linalg, name)
     for name in words(
