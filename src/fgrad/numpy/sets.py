@@ -12,7 +12,7 @@ from fgrad.core.tensor import bind, is_tracked, wrap
 from fgrad.numpy.arrays import as_tensor, as_value, concrete, known, next_to, promoted, together
 from fgrad.numpy.joining import concatenate
 from fgrad.numpy.ordering import sort
-from fgrad.numpy.registry import extends
+from fgrad.numpy.registry import as_array, extends
 from fgrad.numpy.shapes import moveaxis
 from fgrad.ops import linear
 from fgrad.ops.indices import HOLE
@@ -295,4 +295,5 @@ def isin(
     dtype = np.result_type(x.dtype, y.dtype)
     x, line = linear.convert(x, dtype), sort(linear.convert(_flat(y), dtype))
     place = bind("minimum", bind("search", line, x, side="left"), y.size - 1)
-    return bind("not_equal" if invert else "equal", bind("gather", line, place, template=(HOLE,)), x)
+    found = bind("gather", line, place, template=(HOLE,))
+    return as_array(bind("not_equal" if invert else "equal", found, x))
