@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tracemalloc
 
 import numpy as np
@@ -266,6 +267,22 @@ def test_functions_that_differ_the_second_time_are_refused():
         w *= 1.0  # the same value, another Tensor to the tape
         with pytest.raises(RuntimeError, match=r"lost an output|used other Tensors"):
             manager.backward(out)
+
+
+@pytest.mark.parametrize("callbacks", [[], [lambda x, g: g]])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_closures_written_to_since_are_refused_also_beside_others(callbacks, is_nested):
+    x, w = fg.tensor(3.0), fg.tensor(2.0)
+    outer, manager = fg.GradManager(), fg.GradManager().attach([x, w], callbacks)
+    with outer.attach(x) if is_nested else contextlib.nullcontext(), manager:
+        out = fg.checkpoint(lambda x: x * w)(x)
+        w *= 1.0
+        with pytest.raises(RuntimeError, match="used other Tensors"):
+            manager.backward(out)
+    assert x.grad is None
+    with manager:
+        manager.backward(fg.checkpoint(lambda x: x * w)(x))
+    close(w.grad, 3.0)
 
 
 def test_a_manager_that_attaches_inside_keeps_its_gradient():

@@ -146,7 +146,7 @@ def _sum(node: Node, ct: Any, back: Sequence[Any], step: Node, out: Any, owned: 
 class Tape(Trace):
     """Records the operations that depend on its leaves, and sweeps back over them."""
 
-    __slots__ = ("is_open", "level", "limit", "linear_only", "note", "owner", "raw", "refs")
+    __slots__ = ("is_open", "level", "limit", "linear_only", "note", "owner", "raw", "refs", "spent")
 
     note: Any  # what stays known of the recording; set where it is asked for
 
@@ -162,6 +162,9 @@ class Tape(Trace):
         self.is_open: bool = True
         # whether the values recorded are of no consequence, only how they depend on leaves
         self.linear_only: bool = False
+        # nodes that a sweep is done with, kept known for its while where functions run again in it: whether
+        # these use other values than before is told by the nodes. None where nothing runs again
+        self.spent: list[Node] | None = None
 
     def node(
         self,
@@ -213,6 +216,12 @@ class Tape(Trace):
             if n is not None:
                 n.clear()
 
+    def forget_spent(self) -> None:
+        """Clear the nodes that a sweep was done with."""
+        spent, self.spent = self.spent or (), None
+        for n in spent:
+            n.clear()
+
     def sweep(  # noqa: PLR0915 -- every statement costs, calls cost more
         self,
         seeds: Iterable[tuple[Node, Any]],
@@ -250,6 +259,7 @@ class Tape(Trace):
             complete(leaf, cts[leaf])  # type: ignore[misc]
         grads: dict[Node, Any] = {}
         refs = self.refs if consume else self.refs[:]
+        spent = self.spent
         while refs:
             popped = refs.pop()()
             if popped is None:
@@ -306,6 +316,9 @@ class Tape(Trace):
                             complete(leaf, cts[leaf])  # type: ignore[misc]
             if consume:
                 node.clear()
+                if spent is not None:
+                    node.tape = self
+                    spent.append(node)
         return grads
 
     def sweep_arrays(  # noqa: PLR0915 -- likewise
@@ -321,6 +334,9 @@ class Tape(Trace):
             node.ct = ct if node.ct is None else add(node.ct, ct)
         grads: dict[Node, Any] = {}
         nodes = [n for r in self.refs if (n := r()) is not None]  # kept: a cleared one lets go of its parents
+        tape = None
+        if self.spent is not None:
+            tape, self.spent = self, nodes
         for node in reversed(nodes):
             ct = node.ct
             if ct is not None:
@@ -379,7 +395,7 @@ class Tape(Trace):
                             p.ct = c
                         elif c is not None:
                             p.ct = _sum(p, c, back, node, ct, owned)
-            node.tape = None
+            node.tape = tape
             node.saved = node.parents = ()
         self.refs.clear()  # not before: who is interrupted has to find what is left
         return grads

@@ -62,6 +62,8 @@ def sweep(
         )
     finally:
         restore(before)
+        if consume and tape.spent is not None:
+            tape.forget_spent()
 
 
 def _observed(

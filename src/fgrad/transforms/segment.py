@@ -382,6 +382,8 @@ def shortcut(
     tape: Tape, again: Callable[[Sequence[Any]], Sequence[Any]], parents: Iterable[Node], outs: Sequence[Any]
 ) -> list[Node]:
     """Record one node under `outs`, whose reverse step is `again`; return the node of each output."""
+    if tape.spent is None:
+        tape.spent = []
     node = tape.node(AGAIN, (again,), tuple(parents), aval=[(y.shape, y.dtype) for y in outs])
     return [tape.node(Pick(k, len(outs)), (), (node,)) for k in range(len(outs))]
 
