@@ -344,15 +344,16 @@ def item(g: Pair, a: str) -> str:
 def command(g: Pair) -> str:
     """Return a line that tells a manager, or a group of them, what to do."""
     innermost = g.recording()[-1:]
-    m = g.one(innermost if innermost and g.chance(0.4) else g.managers())
+    m = g.one(innermost if innermost and g.chance(0.6) else g.managers())
     a, b = g.one(g.arrays()), g.one(g.arrays())
+    attached = g.arrays(lambda x: g.oracle[m].callbacks(x) is not None)
     followed = g.followed(m)
     y, z = (g.one(followed) if followed and g.chance(0.9) else x for x in (a, b))
     choices = [
         *[f"{m}.attach({a})"] * 5,
         f"{m}.attach([{a}, {b}])",
         f"{m}.attach({a}, {g.one(CALLBACKS)})",
-        f"{m}.detach({a})",
+        f"{m}.detach({g.one(attached or [a])})",
     ]
     if g.oracle[m].recording is None:
         choices += [f"{m}.record()"] * 10
@@ -377,7 +378,7 @@ def outputs(g: Pair, a: str, b: str) -> str:
             f"[{a}, {b}], [{a}, {threes}]",
             f"[{a}, {a}]",
             f"({a}, {a}[...])",
-            f"{a} * {a}",
+            *[f"{a} * {a}"] * 3,
             f"[{a} * 2, {b} * {b}]",
             "",
         ]
@@ -385,17 +386,18 @@ def outputs(g: Pair, a: str, b: str) -> str:
 
 
 def begin(g: Pair) -> None:
-    """Make arrays and managers, often some of these in a group."""
+    """Make arrays and managers, some of which record, and some are in a group."""
     for i in range(g.integer(1, 3)):
         shape = g.one(SHAPES)
         x = np.array([float(g.integer(-3, 3)) for _ in range(int(np.prod(shape)))]).reshape(shape)
         g.run(f"x{i} = fg.tensor(np.array({x.tolist()}))")
-    for i in range(g.integer(1, 4)):
+    shared = g.random.sample(g.arrays(), g.integer(1, len(g.arrays())))
+    for i in range(g.integer(2, 3)):
         g.run(f"m{i} = fg.GradManager()")
         if g.chance(0.8):
-            g.run(f"m{i}.attach([{', '.join(g.random.sample(g.arrays(), g.integer(1, len(g.arrays()))))}])")
+            g.run(f"m{i}.attach([{', '.join(shared)}])")
     managers = g.managers()
-    if len(managers) > 1 and g.chance(0.5):
+    if g.chance(0.3):
         g.run(f"group = {' | '.join(g.random.sample(managers, g.integer(2, len(managers))))}")
 
 

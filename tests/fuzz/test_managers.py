@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.fuzz.managers import described, program
+from tests.fuzz.managers import Pair, described, program
 from tests.fuzz.nilpotent import Polynomial
 
 from fgrad.core.primitive import PRIMITIVES
@@ -57,15 +57,37 @@ def hide_from_outer_managers(monkeypatch):
     monkeypatch.setattr(manager, "given", lambda g, right=manager.given: right(g).detach())
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [lose_a_term, replace_gradients, call_nobody, keep_what_is_detached, hide_from_outer_managers],
-)
+@pytest.mark.parametrize("spoil", [lose_a_term, replace_gradients, call_nobody, keep_what_is_detached])
 def test_mistakes_are_found(spoil, monkeypatch):
     spoil(monkeypatch)
     found = first_finding(range(60))
     assert found.startswith("import copy\n")
     assert re.search(r"\n# seed \d+: [xv]\d+(\.grad)? is \[.*\], not \[.*\]$", found)
+
+
+NESTED = (
+    "x0 = fg.tensor(np.array([3.0, -1.0]))",
+    "m0 = fg.GradManager().attach(x0)",
+    "m1 = fg.GradManager().attach(x0)",
+    "m0.record()",
+    "m1.record()",
+    "m1.backward(x0 * x0 * x0)",
+    "v1 = x0.grad * x0",
+    "x0.grad = None",
+    "m0.backward(v1)",
+)
+
+
+@pytest.mark.parametrize("spoil", [None, hide_from_outer_managers])
+def test_mistakes_of_second_order_are_found(spoil, monkeypatch):
+    if spoil:
+        spoil(monkeypatch)
+    pair = Pair(0)
+    for line in NESTED:
+        pair.run(line)
+    pair.release()
+    assert pair.lines == list(NESTED)
+    assert pair.finding == ("x0.grad is [27.0, 3.0], not [81.0, 9.0]" if spoil else "")
 
 
 def test_products_of_variables_of_one_recording_are_zero():
