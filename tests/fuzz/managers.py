@@ -6,6 +6,7 @@ a program ends before one is so large that a double would have to round it.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import warnings
 from collections.abc import Callable
@@ -142,7 +143,8 @@ class Pair:
     def release(self) -> None:
         """End all recordings, in which the next program would run."""
         for name in self.managers():
-            self.fgrad[name].release()
+            with contextlib.suppress(TypeError):  # of a view that nobody looked at since a write
+                self.fgrad[name].release()
 
     def is_large(self) -> bool:
         """Return whether a number could be rounded by fgrad, or is slow here."""
