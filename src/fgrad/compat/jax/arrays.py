@@ -310,6 +310,7 @@ Form = bool | str | None
 SHORT = "bfloat16"  # the form of arrays of bfloat16; of others, it is whether they are weak
 KEYS = "keys"  # the form of arrays of keys
 _DTYPES: dict[Any, Any] = {SHORT: BFLOAT16, KEYS: KEY}
+OWN = tuple(_DTYPES)  # the forms that are dtypes
 
 
 def made(value: Any, form: Form = False) -> Array:

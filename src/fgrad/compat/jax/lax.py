@@ -17,8 +17,7 @@ import fgrad.scipy.special
 from fgrad import numpy as fnp
 from fgrad.compat.jax import operands
 from fgrad.compat.jax.arrays import (
-    KEYS,
-    SHORT,
+    OWN,
     Array,
     as_array,
     elementwise,
@@ -66,7 +65,7 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any, operand: An
     ran = next(f for f in flats if f.out is not None)
     if any(f.out is not None and f.out != ran.out for f in flats):
         raise TypeError("the branches return different containers")
-    if len({tuple(x in (KEYS, SHORT) and x for x in f.forms) for f in flats if f.out is not None}) > 1:
+    if len({tuple(x in OWN and x for x in f.forms) for f in flats if f.out is not None}) > 1:
         raise TypeError("the branches return different dtypes, of which one is bfloat16 or that of keys")
     return ran.results(outs)
 
@@ -162,9 +161,7 @@ class _Carry(Flat):
         begun = [_begun(a, x) for a, x in zip(self.arrays, new, strict=True)]
         if any(b.dtype != a.dtype for a, b in zip(self.arrays, begun, strict=True)):
             raise _StrongerError(begun)
-        self.forms = [
-            w if w in (KEYS, SHORT) else w and x.weak_type for w, x in zip(self.forms, new, strict=True)
-        ]
+        self.forms = [w if w in OWN else w and x.weak_type for w, x in zip(self.forms, new, strict=True)]
         return [_carried(x, a) for x, a in zip(new, self.arrays, strict=True)]
 
     def last(self, tensors: Any) -> Any:
