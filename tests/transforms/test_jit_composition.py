@@ -123,7 +123,6 @@ MIRRORED = {  # whose domain is not closed under reversal
 UNSTAGED = {  # what cannot be staged, and what the error says of it
     "unique": "unique",
     "piecewise": "piecewise",
-    "place": "place",
     "nonzero-index": "nonzero, whose result has a shape that depends on the values",
     "trim_zeros": "trim_zeros, whose result has a shape that depends on the values",
     "polymul": "polymul, whose result depends in shape or dtype on the values",
