@@ -64,7 +64,7 @@ TYPES = {
     "SupportsIndex | None": """
         append.axis argmax.axis argmin.axis argpartition.axis argsort.axis compress.axis concatenate.axis
         cumprod.axis cumsum.axis cumulative_prod.axis cumulative_sum.axis delete.axis insert.axis
-        matmul.axis nanargmax.axis nanargmin.axis nancumprod.axis nancumsum.axis partition.axis
+        nanargmax.axis nanargmin.axis nancumprod.axis nancumsum.axis partition.axis
         put_along_axis.axis repeat.axis sort.axis take.axis take_along_axis.axis unique.axis cross.axis
     """,
     "Shape": "shape new_shape dims reps dimensions source destination expand_dims.axis apply_over_axes.axes",
@@ -73,6 +73,7 @@ TYPES = {
     "Sequence[SupportsIndex]": "rot90.axes",
     "SupportsIndex | Sequence[Shape]": "tensordot.axes",
     "Sequence[Shape] | None": "matmul.axes",
+    "Sequence[SupportsIndex | Shape] | None": "vecdot.axes matvec.axes vecmat.axes",
     "SupportsIndex | ArrayLike": "indices_or_sections kth",
     "DType": "dtype",
     "Order": "order",

@@ -456,9 +456,14 @@ class _Walk:
                 self.see(value, depth - 1)
         if everything and isinstance(own, dict):
             self._names(x, own, kind.__qualname__)
+        if kind.__module__.partition(".")[0] == "scipy":
+            self._sources_of(own)
+
+    def _sources_of(self, own: dict[str, Any]) -> None:
+        """Note what an object of SciPy draws from: frozen distributions, from what another object has."""
         draw: Any = getattr(sys.modules.get("numpy.random"), "rand", None)
         everyones = getattr(draw, "__self__", None)  # the global generator, which is looked at anyway
-        for value in list(own.values()):  # frozen distributions of SciPy draw from that of another object
+        for value in list(own.values()):
             parts = getattr(value, "__dict__", {}) if _is_library(type(value).__module__) else {}
             for source in (value, *(parts.values() if isinstance(parts, dict) else ())):
                 if isinstance(source, self._kinds) and source is not everyones:
