@@ -65,6 +65,11 @@ class Atom(NamedTuple):
         return "u" in self.flags
 
     @property
+    def shared(self) -> bool:
+        """Whether large arrays of real numbers take a compiled loop, which threads share."""
+        return "l" in self.flags
+
+    @property
     def broadcasts(self) -> bool:
         """Whether large results in short rows take a compiled loop, where operands differ in shape."""
         return "b" in self.flags
@@ -214,7 +219,8 @@ def _bell(x: Expr) -> Expr:
 # 1, 0 = takes the time of one of the fastest operations, or of none; o, d = Python's operators call it,
 # d = and it gives a float; u = fused: large arrays take a compiled loop, here and in the reverse step;
 # q = quiet: NumPy never warns of its arguments and results; w = refuses some integers; b = broadcasts: large
-# results in short rows take a compiled loop.
+# results in short rows take a compiled loop; l = so do large arrays of real numbers: NumPy's loop takes one
+# thread, and often has vector code for the widest vectors alone.
 # fmt: off
 ATOMS: dict[str, Atom] = {
     # name                code                    reference        slopes (f is the atom's own value)
@@ -238,15 +244,15 @@ ATOMS: dict[str, Atom] = {
     "root":          Atom("math.sqrt({})",        np.sqrt,
                           lambda f, x: (where(equal(f, 0), 0, 0.5 / where(equal(f, 0), 1, f)),), loops="d"),
     "cbrt":          Atom("cbrt({})",             np.cbrt,         lambda f, x: (1 / (3 * f * f),), "sr"),
-    "exp":           Atom("math.exp({})",         np.exp,          lambda f, x: (f,), "sn", loops="FD"),
-    "exp2":          Atom("exp2({})",             np.exp2,         lambda f, x: (f * LN2,), "sn"),
-    "expm1":         Atom("math.expm1({})",       np.expm1,        lambda f, x: (fn.exp(x),), "s",
+    "exp":           Atom("math.exp({})",         np.exp,          lambda f, x: (f,), "snl", loops="FD"),
+    "exp2":          Atom("exp2({})",             np.exp2,         lambda f, x: (f * LN2,), "snl"),
+    "expm1":         Atom("math.expm1({})",       np.expm1,        lambda f, x: (fn.exp(x),), "sl",
                           loops="d"),
-    "log":           Atom("math.log({})",         np.log,          lambda f, x: (1 / x,), "s",
+    "log":           Atom("math.log({})",         np.log,          lambda f, x: (1 / x,), "sl",
                           loops="FD"),
-    "log2":          Atom("math.log2({})",        np.log2,         lambda f, x: (1 / (x * LN2),), "s"),
-    "log10":         Atom("math.log10({})",       np.log10,        lambda f, x: (1 / (x * LN10),), "s"),
-    "log1p":         Atom("math.log1p({})",       np.log1p,        lambda f, x: (1 / (1 + x),), "s"),
+    "log2":          Atom("math.log2({})",        np.log2,         lambda f, x: (1 / (x * LN2),), "sl"),
+    "log10":         Atom("math.log10({})",       np.log10,        lambda f, x: (1 / (x * LN10),), "sl"),
+    "log1p":         Atom("math.log1p({})",       np.log1p,        lambda f, x: (1 / (1 + x),), "sl"),
     "logaddexp":     Atom("logaddexp({}, {})",    np.logaddexp,    _logadd(1), "r",
                           loops="fd", slope_loops="fd"),
     "logaddexp2":    Atom("logaddexp2({}, {})",   np.logaddexp2,   _logadd(LN2), "r",
@@ -255,23 +261,23 @@ ATOMS: dict[str, Atom] = {
                           loops="dFD", slope_loops="d"),
     "cos":           Atom("math.cos({})",         np.cos,          lambda f, x: (-fn.sin(x),),
                           loops="dFD", slope_loops="d"),
-    "tan":           Atom("math.tan({})",         np.tan,          lambda f, x: (1 + f * f,)),
-    "arcsin":        Atom("math.asin({})",        np.arcsin,       lambda f, x: (1 / fn.sqrt(_gap(x)),), "s"),
-    "arccos":        Atom("math.acos({})",        np.arccos,    lambda f, x: (-1 / fn.sqrt(_gap(x)),), "s"),
-    "arctan":        Atom("math.atan({})",        np.arctan,       lambda f, x: (1 / (1 + x * x),),
+    "tan":           Atom("math.tan({})",         np.tan,          lambda f, x: (1 + f * f,), "l"),
+    "arcsin":        Atom("math.asin({})",        np.arcsin,      lambda f, x: (1 / fn.sqrt(_gap(x)),), "sl"),
+    "arccos":        Atom("math.acos({})",        np.arccos,    lambda f, x: (-1 / fn.sqrt(_gap(x)),), "sl"),
+    "arctan":        Atom("math.atan({})",        np.arctan,       lambda f, x: (1 / (1 + x * x),), "l",
                           loops="d"),
-    "arctan2":       Atom("math.atan2({}, {})",   np.arctan2,      _arctan2, "sr", loops="d"),
+    "arctan2":       Atom("math.atan2({}, {})",   np.arctan2,      _arctan2, "srl", loops="d"),
     "hypot":         Atom("math.hypot({}, {})",   np.hypot,        _hypot, "r",
                           loops="fd", slope_loops="fd"),
-    "sinh":          Atom("math.sinh({})",        np.sinh,         lambda f, x: (fn.cosh(x),), "s",
+    "sinh":          Atom("math.sinh({})",        np.sinh,         lambda f, x: (fn.cosh(x),), "sl",
                           loops="FD"),
-    "cosh":          Atom("math.cosh({})",        np.cosh,         lambda f, x: (fn.sinh(x),), "sn",
+    "cosh":          Atom("math.cosh({})",        np.cosh,         lambda f, x: (fn.sinh(x),), "snl",
                           loops="FD"),
-    "tanh":          Atom("math.tanh({})",        np.tanh,         lambda f, x: (1 - f * f,), "q",
+    "tanh":          Atom("math.tanh({})",        np.tanh,         lambda f, x: (1 - f * f,), "ql",
                           loops="d"),
-    "arcsinh":       Atom("math.asinh({})",       np.arcsinh,      lambda f, x: (1 / fn.cosh(f),)),
-    "arccosh":       Atom("math.acosh({})",       np.arccosh,      lambda f, x: (1 / fn.sinh(f),), "s"),
-    "arctanh":       Atom("math.atanh({})",       np.arctanh,      lambda f, x: (1 / _gap(x),), "s"),
+    "arcsinh":       Atom("math.asinh({})",       np.arcsinh,      lambda f, x: (1 / fn.cosh(f),), "l"),
+    "arccosh":       Atom("math.acosh({})",       np.arccosh,      lambda f, x: (1 / fn.sinh(f),), "sl"),
+    "arctanh":       Atom("math.atanh({})",       np.arctanh,      lambda f, x: (1 / _gap(x),), "sl"),
     "erf":           Atom("math.erf({})",         special.erf,     lambda f, x: (_bell(x),), "ru"),
     "erfc":          Atom("math.erfc({})",        special.erfc,    lambda f, x: (-_bell(x),), "ru"),
     "sigmoid":       Atom("sigmoid({})",          special.sigmoid, lambda f, x: (f * fn.sigmoid(-x),), "rnu"),

@@ -155,17 +155,32 @@ class FastUfunc:
         *,
         silent: bool = False,
         least: int = MEDIUM,
+        large_kinds: str = "",
     ) -> None:
-        """Take what `Fused` does; `silent`: NumPy never says anything of this function."""
+        """Take what `Fused` does.
+
+        Args:
+            params: the operands.
+            result: the result.
+            ufunc: NumPy's function.
+            kinds: the dtypes of arrays of `least` elements that the loop is for.
+            silent: NumPy never says anything of this function.
+            least: how many elements are worth the loop.
+            large_kinds: more dtypes, of arrays of `LARGE` elements.
+        """
         self._params, self._result, self._ufunc = tuple(params), result, ufunc
-        self._kinds, self._silent, self._least = kinds, silent, least
+        self._kinds, self._silent, self._least = kinds, silent, least if kinds else LARGE
+        self._large_kinds = large_kinds
 
     def __call__(self, *operands: Any) -> Any:
         """Return the result for `operands`, of which one more is memory that it may be written to."""
         first = operands[0]
         if first.__class__ is np.ndarray and first.size < self._least:
             return self._ufunc(*operands)
-        given = _for_kernels(operands[: len(self._params)], self._kinds, self._least)
+        arrays = operands[: len(self._params)]
+        given = _for_kernels(arrays, self._kinds, self._least)
+        if given is None and self._large_kinds:
+            given = _for_kernels(arrays, self._large_kinds, LARGE)
         if given is None or np.geterr()["under"] != "ignore":
             return self._ufunc(*operands)
         out = self._kernel(*given)

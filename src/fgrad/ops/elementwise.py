@@ -84,11 +84,12 @@ def declare_atom(name: str) -> Primitive:
     body = apply_unshared(name, params)
     run = Fused(params, (body,), atom.reference) if atom.fused else atom.reference
     large: Rule | None = None
-    if atom.loops:
-        kind = FastPower if name == "power" else functools.partial(FastUfunc, silent=atom.silent)
+    if atom.loops or atom.shared:
+        fast = functools.partial(FastUfunc, silent=atom.silent, large_kinds="fd" if atom.shared else "")
+        kind = FastPower if name == "power" else fast
         loops = atom.loops.strip("FD")
-        large = kind(params, body, run, loops) if loops else run
-        if loops != atom.loops:
+        large = kind(params, body, run, loops) if loops or atom.shared else run
+        if loops != atom.loops:  # complex numbers too
             large = FastComplex(functools.partial(expressions, name), large)
         _RAW[name] = large
     elif atom.broadcasts:  # not in slopes: small ones would wait for the question
