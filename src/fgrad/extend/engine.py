@@ -48,6 +48,7 @@ from fgrad.numpy.registry import with_keywords as with_keywords
 from fgrad.ops import matrices as matrices
 from fgrad.ops import systems as systems
 from fgrad.ops import windows as windows
+from fgrad.ops.compiled import FLOATS as FLOATS
 from fgrad.ops.compiled import FastUfunc as FastUfunc
 from fgrad.ops.compiled import Shared as Shared
 from fgrad.ops.contraction import contract as contract

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fgrad.core.primitive import NUMPY, PRIMITIVES, UFUNCS
+import numpy as np
+
+from fgrad.core.primitive import LARGE, NUMPY, PRIMITIVES, UFUNCS, Rule
 from fgrad.core.tensor import bind
-from fgrad.extend.engine import Ufunc, as_value, convert, holds_tensor, operand, with_keywords
+from fgrad.extend.engine import FLOATS, Ufunc, as_value, convert, holds_tensor, operand, with_keywords
 from fgrad.scipy.special.descriptions import described
 from fgrad.scipy.special.primitives import PRIMITIVES_OF, universal
 
@@ -33,10 +35,8 @@ class Special(Ufunc):
     def __call__(self, *args: Any, **kw: Any) -> Any:
         """Apply the function to each element."""
         if not holds_tensor((args, *kw.values())):
-            large = None if kw or len(args) != self.nin else PRIMITIVES[self.primitives[0]].large
-            if large is None or PRIMITIVES[self.primitives[0]].run is not self.ufunc:
-                return self.ufunc(*args, **kw)
-            return large(*args)
+            fast = None if kw or len(args) != self.nin else self._for_arrays(args[0])
+            return self.ufunc(*args, **kw) if fast is None else fast(*args)
         if len(self.primitives) == 1 and (kw or len(args) > self.nin):
             return with_keywords(self, args[: self.nin], *args[self.nin :], **kw)
         if kw or len(args) != self.nin:
@@ -53,6 +53,15 @@ class Special(Ufunc):
             primitives = (COMPLEX_OF[self.__name__],)
         outs = tuple(bind(primitive, *operands) for primitive in primitives)
         return outs if len(outs) > 1 else outs[0]
+
+    def _for_arrays(self, x: Any) -> Rule | None:
+        """Return what takes the place of SciPy's loop for plain arrays such as `x`, as for Tensors."""
+        row = PRIMITIVES[self.primitives[0]]
+        if row.run is self.ufunc:
+            return row.large
+        if row.name not in _REUSED_PRIMITIVES or x.__class__ is not np.ndarray:
+            return None
+        return row.large or row.run if x.size >= LARGE and x.dtype in FLOATS else None
 
 
 class Kelvin(Special):
