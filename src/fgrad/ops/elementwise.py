@@ -75,6 +75,12 @@ def caller(name: str) -> Rule:
     return functools.partial(binary if arity == 2 else bind, name)
 
 
+def of_arrays(name: str) -> Rule:
+    """Return the function that computes an atom of plain arrays: NumPy or a compiled loop."""
+    rule: Rule = _RAW[name]
+    return rule
+
+
 def declare_atom(name: str) -> Primitive:
     """Add the primitive of one atom."""
     atom = ATOMS[name]

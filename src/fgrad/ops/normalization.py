@@ -27,8 +27,11 @@ from fgrad.core.primitive import (
 from fgrad.core.stored import REAL, Stored, are_axes, is_count, is_number
 from fgrad.core.tensor import bind, unary
 from fgrad.ops.compiled import launched, launches_rows
+from fgrad.ops.elementwise import of_arrays
 from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, shifted, sum_axes
 from fgrad.ops.reduction import reduced
+
+_exp = of_arrays("exp")
 
 
 def _length(x: Any, axes: Axes) -> int:
@@ -43,7 +46,7 @@ def _run_softmax(x: Any, *, axes: Axes) -> Any:
     if launches_rows(x, axes):
         return launched(_rows_of["softmax"], x, axes=axes)
     with np.errstate(invalid="ignore"):
-        y = np.exp(x - _top(x, axes))
+        y = _exp(x - _top(x, axes))
         return y / np.add.reduce(y, axis=axes, keepdims=True)
 
 
@@ -58,7 +61,7 @@ def _run_log_softmax(x: Any, *, axes: Axes) -> Any:
         return launched(_rows_of["log_softmax"], x, axes=axes)
     with np.errstate(invalid="ignore", divide="ignore"):  # of infinities, and of rows without elements
         y = x - _top(x, axes)
-        return y - np.log(np.add.reduce(np.exp(y), axis=axes, keepdims=True))
+        return y - np.log(np.add.reduce(_exp(y), axis=axes, keepdims=True))
 
 
 def _log_softmax(ct: Any, out: Any, *, axes: Axes) -> Any:
@@ -81,7 +84,7 @@ def _run_logsumexp(x: Any, *, axes: Axes) -> Any:
     if not math.isfinite(np.add.reduce(top, axis=None)):
         return _run_logsumexp_of_infinite(x, top, axes)
     terms = np.subtract(x, top)
-    total = np.add.reduce(np.exp(terms, terms) if terms.shape else np.exp(terms), axis=axes)
+    total = np.add.reduce(_exp(terms, terms) if terms.shape else np.exp(terms), axis=axes)
     return np.log(total) + top.reshape(total.shape)
 
 
@@ -104,7 +107,7 @@ def _logsumexp_of_arrays(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
     weights = np.subtract(x, shift)
     if not weights.shape:
         return ct.reshape(kept) * np.exp(weights)
-    np.exp(weights, weights)
+    weights = _exp(weights, weights)
     weights *= ct.reshape(kept)
     return weights
 
