@@ -21,13 +21,15 @@ from fgrad.compiler.loop_nests import Place
 from fgrad.core.aval import Aval
 from fgrad.core.caches import LRU
 from fgrad.errors import BrokenContractError
-from fgrad.expr.node import Expr
+from fgrad.expr.atoms import ATOMS
+from fgrad.expr.node import Expr, postorder
 from fgrad.kernels import checks, intrinsics, native, threads, vm
 from fgrad.kernels.body import BOOL, FLOAT32, FLOAT64, Body, prepare
 
 Key: TypeAlias = tuple[Any, ...]
 Array: TypeAlias = np.ndarray[Any, Any]
 
+OPERATIONS = 2  # of an element, which take as long as reading and writing it
 COSTLY = 4  # operations on single elements, at least, take as long as one on complex numbers
 _PLAIN = 0x101  # of `ndarray.flags.num`: C-contiguous and aligned
 _ARRAY, _EMPTY = np.ndarray, np.empty
@@ -59,10 +61,12 @@ _nests: LRU[Key, _Nest] = LRU()
 class Elementwise:
     """Loops over elements; see `elementwise`."""
 
-    __slots__ = ("_body", "_count", "_flat")
+    __slots__ = ("_body", "_count", "_flat", "_work")
 
     def __init__(self, body: Body) -> None:
         self._body, self._count = body, len(body.params)
+        operations = sum(ATOMS[e.head].cost for e in postorder(*body.results) if e.args)
+        self._work = max(1, operations // OPERATIONS)
         self._flat: dict[Any, _Flat] = {}
 
     def __call__(self, first: Any, *others: Any) -> Any:
@@ -87,12 +91,12 @@ class Elementwise:
         kernel, numbers, kinds = self._flat.get(key) or self._made(key, dtype)
         outs = [_EMPTY(shape, kind) for kind in kinds]
         arrays = [*operands, *outs]
-        size = first.size
+        size, work = first.size, first.size * self._work
         slots = _slots([(address(a), a.nbytes) for a in arrays], arrays)
-        if size < 2 * threads.ELEMENTS:
+        if work < 2 * threads.ELEMENTS:
             vm.call(kernel, numbers, slots, 0, size)
         else:
-            threads.share(vm.Loop(kernel, numbers, slots), (), size, size)
+            threads.share(vm.Loop(kernel, numbers, slots), (), size, work)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def text(self, dtype: np.dtype[Any] = FLOAT64) -> str:
@@ -135,7 +139,7 @@ class Elementwise:
         kernel, numbers, turns, pieces = _nests.young.get(key) or _nests.get(key) or self._nest(key, views)
         starts = [(address(v) - before, size) for v, (before, size) in zip(views, pieces, strict=True)]
         slots = _slots(starts, views)
-        threads.share(vm.Loop(kernel, numbers, slots), (), turns, views[-1].size)
+        threads.share(vm.Loop(kernel, numbers, slots), (), turns, views[-1].size * self._work)
 
     def _nest(self, key: Key, views: tuple[Array, ...]) -> _Nest:
         """Return the loops over views."""

@@ -23,6 +23,7 @@ EACH = -1  # of all operands
 LARGE = 32768  # elements: more are worth a compiled loop
 ROWS = 2**16  # the product of the sizes of two operands whose result may have many rows
 MEDIUM = 4096  # elements: more are worth one where NumPy's own loop takes several times as long
+VECTORS = 16384  # elements: more are worth one of a function for which NumPy may have no vector code
 FEW = 128  # elements: more are worth the question what takes the place of NumPy's loop
 OUT = 0  # the place of the output among the values that a rule may keep; primal i is at i + 1
 _NAMES = {"out": OUT, "x": 1, "y": 2, "z": 3}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.backend.array import DeviceArray
-from fgrad.core.primitive import FEW, LARGE, MEDIUM, ROWS, Rule
+from fgrad.core.primitive import FEW, LARGE, MEDIUM, ROWS, VECTORS, Rule
 from fgrad.expr.node import Expr
 from fgrad.locks import lazy
 
@@ -63,7 +63,7 @@ def launches_rows(x: Any, axes: tuple[int, ...], *others: Any) -> bool:
     """Return whether a rule along `axes` is compiled: on a device, or of large arrays along the last ones."""
     if x.__class__ is not np.ndarray:
         return launches(x, *others)
-    if x.size < LARGE or x.dtype not in FLOATS or not LAUNCH:
+    if x.size < VECTORS or x.dtype not in FLOATS or not LAUNCH:
         return False
     n = x.ndim
     return axes == tuple(range(n - len(axes), n)) and all(
@@ -166,10 +166,10 @@ class FastUfunc:
             kinds: the dtypes of arrays of `least` elements that the loop is for.
             silent: NumPy never says anything of this function.
             least: how many elements are worth the loop.
-            large_kinds: more dtypes, of arrays of `LARGE` elements.
+            large_kinds: more dtypes, of arrays of `VECTORS` elements.
         """
         self._params, self._result, self._ufunc = tuple(params), result, ufunc
-        self._kinds, self._silent, self._least = kinds, silent, least if kinds else LARGE
+        self._kinds, self._silent, self._least = kinds, silent, least if kinds else VECTORS
         self._large_kinds = large_kinds
 
     def __call__(self, *operands: Any) -> Any:
@@ -180,7 +180,7 @@ class FastUfunc:
         arrays = operands[: len(self._params)]
         given = _for_kernels(arrays, self._kinds, self._least)
         if given is None and self._large_kinds:
-            given = _for_kernels(arrays, self._large_kinds, LARGE)
+            given = _for_kernels(arrays, self._large_kinds, VECTORS)
         if given is None or np.geterr()["under"] != "ignore":
             return self._ufunc(*operands)
         out = self._kernel(*given)
