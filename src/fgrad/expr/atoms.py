@@ -125,18 +125,26 @@ def products(chosen: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[.
         """Return `ct * slope`, and zero wherever `ct` is zero even if the slope is infinite or NaN."""
         product = np.multiply(ct, slope)
         # a device would be waited for, to read what it counts
-        if product.__class__ is not DeviceArray and _has_no_zero(ct):
+        if product.__class__ is not DeviceArray and (_has_no_zero(ct) or is_finite(product)):
             return product
         return chosen(np.equal(ct, 0), product.dtype.type(0), product)
 
     def multiply_no_nan(x: Any, y: Any) -> Any:
         """Return `x * y`, and zero wherever one of them is zero even if the other is infinite or NaN."""
         product = np.multiply(x, y)
-        if product.__class__ is not DeviceArray and _has_no_zero(x) and _has_no_zero(y):
+        if product.__class__ is not DeviceArray and (
+            (_has_no_zero(x) and _has_no_zero(y)) or is_finite(product)
+        ):
             return product
         return chosen(np.logical_or(np.equal(x, 0), np.equal(y, 0)), product.dtype.type(0), product)
 
     return scale, multiply_no_nan
+
+
+def is_finite(x: Any) -> bool:
+    """Return whether no number is infinite or NaN; False also where their sum is infinite."""
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(np.add.reduce(x, axis=None)))
 
 
 def _has_no_zero(x: Any) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from fgrad.backend.array import DeviceArray
 from fgrad.core.primitive import FEW, LARGE, MEDIUM, ROWS, VECTORS, Rule
+from fgrad.expr.atoms import is_finite
 from fgrad.expr.node import Expr
 from fgrad.locks import lazy
 
@@ -334,12 +335,6 @@ def _has_rows(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
         if row > SHORT:
             return False
     return total >= MANY * row
-
-
-def is_finite(x: np.ndarray[Any, Any]) -> bool:
-    """Return whether no number is infinite or NaN; False also where their sum is infinite."""
-    with np.errstate(all="ignore"):
-        return bool(np.isfinite(np.add.reduce(x, axis=None)))
 
 
 _NUMBERS = (np.float64, float)  # of which a choice has the dtype of NumPy's

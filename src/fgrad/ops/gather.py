@@ -28,7 +28,8 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.stored import Stored, is_flag, is_shape
 from fgrad.core.tensor import Tensor, bind
-from fgrad.ops.compiled import FLOATS, backend, is_finite, launched, launches
+from fgrad.expr.atoms import is_finite
+from fgrad.ops.compiled import FLOATS, backend, launched, launches
 from fgrad.ops.devices import to_device
 from fgrad.ops.indices import (
     HOLE,

@@ -60,7 +60,8 @@ from fgrad.core.stored import (
     same_shapes,
 )
 from fgrad.core.tensor import Tensor, bind
-from fgrad.ops.compiled import FLOATS, backend, is_finite
+from fgrad.expr.atoms import is_finite
+from fgrad.ops.compiled import FLOATS, backend
 
 Axes = tuple[int, ...]
 SMALL = 4096  # elements
