@@ -17,12 +17,12 @@ with installed():
     import jax.extend.core
     import jax.scipy.sparse.linalg
     import jax.test_util
-    from jax import lax
+    from jax import lax, monitoring
     from jax import numpy as jnp
     from jax._src import core, public_test_util
     from jax._src import dtypes as core_dtypes
     from jax.example_libraries import optimizers, stax
-    from jax.experimental import checkify, mesh_utils, sparse
+    from jax.experimental import checkify, layout, mesh_utils, multihost_utils, sparse
 
 X = np.array([0.5, -1.0, 2.0], np.float32)
 
@@ -448,6 +448,37 @@ def test_shardings_hold_whole_arrays():
     with pytest.raises(NotImplementedError, match="one device"):
         jax.make_mesh((2,), ("x",))
     close(jax.jit(lambda x: x * 2, in_shardings=x.sharding, out_shardings=None)(x), 2 * X)
+
+
+def test_shards_are_whole_arrays():
+    x = jnp.asarray(X)
+    (shard,) = x.addressable_shards
+    assert shard.data is x
+    assert shard.index == (slice(None),)
+    assert (shard.device, shard.replica_id) == (jax.devices()[0], 0)
+    made = jax.make_array_from_single_device_arrays((3,), x.sharding, [shard.data])
+    np.testing.assert_array_equal(made, X)
+    made = jax.make_array_from_callback((3,), x.sharding, lambda index: np.stack([X, X], 1)[(*index, 0)])
+    np.testing.assert_array_equal(made, X)
+    assert not jax.make_array_from_callback((), x.sharding, lambda index: 3.0).weak_type
+    for shape, dtype in [((2,), None), ((3,), np.float16)]:
+        with pytest.raises(ValueError, match=r"was asked for.*f32\[3\]"):
+            jax.make_array_from_callback(shape, x.sharding, lambda index: x, dtype=dtype)
+
+
+def test_what_checkpoints_ask():
+    assert str(jax.devices()[0]) == "cpu:0"
+    multihost_utils.sync_global_devices("saved")
+    monitoring.record_event_duration_secs("saved", 1.0)
+    x = jnp.ones(2)
+    x.copy_to_host_async()
+    close(jax.device_put(X, layout.Format(None, x.sharding)), X)
+    with pytest.raises(NotImplementedError, match="one device"):
+        multihost_utils.process_allgather(x)
+    children, _ = jax.tree_util.flatten_one_level({"a": (1, 2)})
+    assert list(children) == [(1, 2)]
+    with pytest.raises(ValueError, match="leaf"):
+        jax.tree_util.flatten_one_level(3)
 
 
 def test_meshes_of_the_only_device():

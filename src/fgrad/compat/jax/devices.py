@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from enum import Enum
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fgrad.compat.jax.arrays import Array, as_array
+from fgrad.compat.jax.arrays import Array, as_array, made
 from fgrad.compat.jax.avals import ShapedArray
 from fgrad.compat.jax.transformations import axes_of, jit, vmap
 from fgrad.compat.jax.trees import flatten, tree_map
@@ -30,10 +31,18 @@ class Device:
     id: int = 0
     platform: str = "cpu"
     device_kind: str = "cpu"
+    client: Any = SimpleNamespace(platform="cpu", runtime_type="fgrad")
     process_index: int = 0
 
     def __repr__(self) -> str:
         return "CpuDevice(id=0)"
+
+    def __str__(self) -> str:
+        return "cpu:0"
+
+    def addressable_memories(self) -> list[Any]:
+        """Return kinds of memory, which are the same here."""
+        return []
 
 
 DEVICE = Device()
@@ -43,12 +52,19 @@ class Sharding:
     """How an array is divided: not at all."""
 
     device_set: frozenset[Device] = frozenset({DEVICE})
+    _addressable_device_assignment: tuple[Device, ...] = (DEVICE,)
     num_devices: int = 1
     is_fully_addressable = is_fully_replicated = True
 
     def shard_shape(self, global_shape: Any) -> tuple[int, ...]:
         """Return the shape of what a device has of an array: its own."""
         return tuple(global_shape)
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
+        """Return what each device has of an array of a shape: all of it."""
+        return {DEVICE: (slice(None),) * len(global_shape)}
+
+    addressable_devices_indices_map = devices_indices_map
 
     def is_equivalent_to(self, other: Any, ndim: int) -> bool:
         """Return whether arrays are divided in the same way: there is one."""
@@ -74,6 +90,14 @@ class SingleDeviceSharding(Sharding):
 
     device: Device = DEVICE
     memory_kind: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """Where arrays are, and in which order their elements."""
+
+    layout: Any = None
+    sharding: Any = None
 
 
 class AxisType(Enum):
@@ -207,11 +231,40 @@ def shard_map(
     return mapped
 
 
+def _shard(x: Array) -> SimpleNamespace:
+    """Return what the device has of an array."""
+    (index,) = _SHARDING.devices_indices_map(x.shape).values()
+    return SimpleNamespace(data=x, device=DEVICE, index=index, replica_id=0)
+
+
 def device_put(
     x: Any, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None
 ) -> Any:
     """Return arrays, which are on the device already."""
     return tree_map(as_array, x)
+
+
+def make_array_from_single_device_arrays(
+    shape: Sequence[int], sharding: Sharding, arrays: Sequence[Array], *, dtype: Any = None
+) -> Array:
+    """Return the array that the parts on all devices make: the only part.
+
+    Raises:
+        ValueError: there are more, or it has another shape or dtype.
+    """
+    (x,) = map(as_array, arrays)
+    wanted, found = ShapedArray(shape, x.dtype if dtype is None else dtype), ShapedArray(x.shape, x.dtype)
+    if found != wanted:
+        raise ValueError(f"{wanted} was asked for, and the only device has {found} of it")
+    return made(x._tensor, x.strong)
+
+
+def make_array_from_callback(
+    shape: Sequence[int], sharding: Sharding, data_callback: Callable[[Any], Any], dtype: Any = None
+) -> Array:
+    """Return the array of which a function gives the part at an index, and is asked for all of it."""
+    x = data_callback(sharding.devices_indices_map(shape)[DEVICE])
+    return make_array_from_single_device_arrays(shape, sharding, [x], dtype=dtype)
 
 
 def pmap(fun: Callable[..., Any], axis_name: Any = None, **options: Any) -> Callable[..., Any]:
@@ -260,7 +313,8 @@ NAMES: dict[str, Any] = {
     "device_count": lambda *args, **kwargs: len(devices(*args, **kwargs)),
     "local_device_count": lambda *args, **kwargs: len(devices(*args, **kwargs)),
     "local_devices": lambda process_index=None, backend=None, host_id=None: devices(backend),
-    **by_name(Device, NamedSharding, device_put, devices, make_mesh, pmap, set_mesh, shard_map),
+    **by_name(Device, NamedSharding, device_put, devices, make_array_from_callback),
+    **by_name(make_array_from_single_device_arrays, make_mesh, pmap, set_mesh, shard_map),
 }
 _SHARDING = SingleDeviceSharding()
 ShapedArray.sharding = property(  # type: ignore[assignment]
@@ -272,3 +326,5 @@ for _name, _found in {
 }.items():  # fmt: skip
     setattr(Array, _name, property(lambda _, found=_found: found))  # type: ignore[misc]
 Array.devices = lambda _: {DEVICE}  # type: ignore[attr-defined]
+Array.copy_to_host_async = lambda _: None  # type: ignore[attr-defined]
+Array.addressable_shards = property(lambda self: [_shard(self)])  # type: ignore[attr-defined]

@@ -178,9 +178,12 @@ def _distribution(name: str) -> Source:
     return lambda: {f: _elements(getattr(found, f)) for f in functions if hasattr(found, f)}
 
 
-# what only holds other modules
+# what only holds other modules, or what libraries import of which they use nothing on one device
 _PACKAGES = words(
-    "jax._src jax._src.state jax.example_libraries jax.extend jax.interpreters jax.scipy jax.scipy.sparse"
+    "jax._src jax._src.state jax.example_libraries jax.extend jax.interpreters jax.interpreters.pxla "
+    "jax.experimental.array_serialization jax.experimental.array_serialization.serialization "
+    "jax.experimental.colocated_python jax.experimental.colocated_python.func jax.experimental.pjit "
+    "jax.scipy jax.scipy.sparse"
 )
 
 
@@ -193,10 +196,7 @@ def _with_parts(name: str, source: Source) -> Source:
 _NAMES: dict[str, Source] = {
     "jax": together(
         _MAIN,
-        absent(
-            "jax",
-            {"make_array_from_callback": devices.ONE} | {"export": _GRAPH, "new_ref": _REFS, "freeze": _REFS},
-        ),
+        absent("jax", {"export": _GRAPH, "new_ref": _REFS, "freeze": _REFS}),
     ),
     **dict.fromkeys(_PACKAGES, dict),
     "jax._src.ad_util": lambda: jaxprs.AD | {"stop_gradient_p": lax.NAMES["stop_gradient_p"]},
@@ -218,6 +218,7 @@ _NAMES: dict[str, Source] = {
         "to_complex_dtype": lambda dtype: types.canonical(np.result_type(dtype, np.complex64)),
     },
     "jax._src.flatten_util": lambda: {"ravel_pytree": trees.ravel_pytree},
+    "jax._src.distributed": lambda: {"global_state": SimpleNamespace(client=None)},
     "jax._src.compiler": lambda: absent("jax._src.compiler", {"backend_compile_and_load": _GRAPH}),
     "jax._src.public_test_util": lambda: _public(test_util),
     "jax._src.traceback_util": lambda: {
@@ -268,10 +269,21 @@ _NAMES: dict[str, Source] = {
         examples.OPTIMIZERS, absent("jax.example_libraries.optimizers", {"sm3": "adagrad is near it"})
     ),
     "jax.example_libraries.stax": lambda: examples.STAX,
+    "jax.experimental.colocated_python.serialization": lambda: {
+        "DeviceList": _kind("jax.experimental.colocated_python.serialization.DeviceList", devices.ONE)
+    },
     "jax.experimental.layout": lambda: {
-        name: _kind(f"jax.experimental.layout.{name}", devices.ONE) for name in ("Format", "Layout")
+        "Format": devices.Format,
+        "Layout": _kind("jax.experimental.layout.Layout", devices.ONE),
     },
     "jax.experimental.mesh_utils": lambda: {"create_device_mesh": devices.create_device_mesh},
+    "jax.experimental.multihost_utils": together(
+        {"sync_global_devices": lambda _: None},
+        absent(
+            "jax.experimental.multihost_utils",
+            dict.fromkeys(words("broadcast_one_to_all process_allgather"), devices.ONE),
+        ),
+    ),
     "jax.experimental.sparse": lambda: {
         name: _kind(f"jax.experimental.sparse.{name}", "fgrad.sparse has sparse matrices")
         for name in ("BCOO", "BCSR", "JAXSparse")
@@ -301,6 +313,7 @@ _NAMES: dict[str, Source] = {
         {k: v for k, v in lax.NAMES.items() if k.endswith("_p")}
         | {f"{name}_p": jaxprs.own_primitive(name) for name in ("call", "closed_call", "jit")}
     ),
+    "jax.extend.ifrt_programs": lambda: absent("jax.extend.ifrt_programs", {"ifrt_programs": devices.ONE}),
     "jax.extend.linear_util": lambda: {
         "transformation": lambda f: f,
         "wrap_init": jaxprs.wrap_init,
@@ -315,6 +328,10 @@ _NAMES: dict[str, Source] = {
     "jax.lax": lambda: lax.NAMES | {"with_sharding_constraint": devices.device_put},
     "jax.lax.linalg": lambda: linalg.LAX,
     "jax.lib": lambda: {"__version__": "0.10.0"},
+    "jax.monitoring": lambda: {  # nobody listens
+        f"record_{name}": lambda *_, **__: None
+        for name in words("event event_duration_secs event_time_span scalar")
+    },
     "jax.nn": lambda: nn.NAMES,
     "jax.nn.initializers": lambda: nn.INITIALIZERS,
     "jax.numpy": lambda: numpy.NAMES,

@@ -307,6 +307,7 @@ TREE_UTIL: dict[str, Any] = {f"tree_{name}": function for name, function in TREE
     "all_leaves": lambda xs, is_leaf=None: all(
         len(found) == 1 and found[0] is x for x in xs for found in [_leaves(x, is_leaf)]
     ),
+    "flatten_one_level": lambda x: optree.tree_flatten_one_level(x, namespace=NAMESPACE)[:2],
     "treedef_is_leaf": lambda structure: structure.is_leaf(),
     "treedef_tuple": lambda structures: optree.treespec_tuple(structures, namespace=NAMESPACE),
     "treedef_children": operator.methodcaller("children"),
