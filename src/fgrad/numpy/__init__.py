@@ -28,6 +28,7 @@ _NAMES = {  # by the modules that define them
     """,
     "cumulative": "cumprod cumsum cumulative_prod cumulative_sum diff ediff1d",
     "diagonals": "diag diagflat diagonal tril triu",
+    "einsum": "einsum einsum_path",
     "elementwise": """
         absolute add arccos arccosh arcsin arcsinh arctan arctan2 arctanh bitwise_and bitwise_count
         bitwise_or bitwise_xor cbrt ceil conjugate copysign cos cosh deg2rad degrees divide divmod
@@ -65,7 +66,7 @@ _NAMES = {  # by the modules that define them
     "permutations": "flip fliplr flipud repeat roll rot90 tile",
     "polynomials": "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots vander",
     "products": """
-        convolve correlate cross dot einsum einsum_path inner kron matmul matvec outer tensordot trace
+        convolve correlate cross dot inner kron matmul matvec outer tensordot trace
         vdot vecdot vecmat
     """,
     "reductions": "all amax amin any count_nonzero max min prod ptp sum",
