@@ -285,6 +285,33 @@ def test_closures_written_to_since_are_refused_also_beside_others(callbacks, is_
     close(w.grad, 3.0)
 
 
+@pytest.mark.parametrize("other", [lambda w: w.detach(), lambda w: fg.tensor(w.numpy().copy())])
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda f, x: fg.checkpoint(lambda x: f(x) * f(x))(x),
+        lambda f, x: fg.checkpoint(f, policy=fg.checkpoint_policies.save_only_these_names("a"))(x),
+        lambda f, x: fg.checkpoint(lambda x: (f(x), x))(x)[0],
+        lambda f, x: fg.checkpointed(lambda x, _: f(x), x, range(5)),
+        lambda f, x: fg.lax.scan(lambda x, _: (f(x), f(x)), x, length=5, checkpoint=True)[1],
+    ],
+)
+def test_names_of_closures_that_mean_equal_tensors_since_are_refused(run, other):
+    """The gradient of the Tensor that the name meant first would be lost."""
+    x, w = fg.tensor(X), fg.tensor(2.0)
+    manager, names = fg.GradManager().attach([x, w]), {"w": w}
+    with manager:
+        out = np.sum(run(lambda x: np.sin(x * names["w"]), x))
+        names["w"] = other(w)
+        with pytest.raises(RuntimeError, match="used other Tensors"):
+            manager.backward(out)
+    assert x.grad is None
+    names["w"] = w
+    with manager:
+        manager.backward(np.sum(run(lambda x: np.sin(x * names["w"]), x)))
+    assert w.grad is not None
+
+
 def test_a_manager_that_attaches_inside_keeps_its_gradient():
     x, manager = fg.tensor(3.0), fg.GradManager()
     inside = []

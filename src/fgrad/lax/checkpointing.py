@@ -32,6 +32,7 @@ from fgrad.transforms.segment import (
     Part,
     Standing,
     chain,
+    origins,
     refuse,
     seen_by,
     shortcut,
@@ -207,6 +208,8 @@ class Reversal:
                 if n.tape is tape and ct is not None:  # one result for all examples
                     extra = len(ct.shape) - len(shown.shape)
                     seeds.append((n, sum_axes(ct, tuple(range(extra))) if extra else ct))
+        if not origins([*new, *results], tape).issuperset(loop.captured[self.old][k]):
+            refuse(loop.title, "used other Tensors")
         grads = standing.sweep(seeds)
         for n in self.captured:
             if n in grads:
@@ -234,7 +237,8 @@ class Loop:
         self.count: int = 0
         self.floating: list[bool] = [aval_of(x).dtype.kind in "fc" for x in init]
         self.floating_results: list[bool] = []
-        self._captured: dict[Tape, dict[Node, None]] = {t: {} for t in self.tapes}
+        # what each step takes from outside; one object for all steps in a row that take the same
+        self.captured: dict[Tape, list[dict[Node, None]]] = {t: [] for t in self.tapes}
         state = [without(x, self.tapes) for x in init]
         if n is None:
             self._kept: _Growing | _Placed = _Growing(budget, state)
@@ -258,7 +262,8 @@ class Loop:
                         f"{self.title}: a GradManager that records around the loop was given Tensors "
                         "to attach inside it, whose gradients would be lost; attach them before the loop"
                     )
-                self._captured[part.tape].update(part.captured)
+                steps = self.captured[part.tape]
+                steps.append(steps[-1] if steps and steps[-1] == part.captured else part.captured)
             self.state = [without(x, self.tapes) for x in new]
             self.prints.extend(checksum(self.state))
             self.count += 1
@@ -275,7 +280,7 @@ class Loop:
         self.floating_results = [aval_of(y).dtype.kind in "fc" for y in results]
         states = self._kept.states
         for tape in self.tapes:
-            captured = tuple(self._captured[tape])
+            captured = tuple({n: None for step in self.captured[tape] for n in step})
             before = [n for n in self.parents(tape) if n]
             if not captured and not before:
                 continue

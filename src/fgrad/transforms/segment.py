@@ -330,6 +330,8 @@ class Again:
                 if not found:
                     refuse(self._title, "lost an output")
                 seeds.append((found[0], ct))
+            if not origins(leaves, tape).issuperset(self.captured):
+                refuse(self._title, "used other Tensors")
             grads = standing.sweep(seeds)
         return [grads.get(n) for n in self.captured]
 
@@ -342,6 +344,18 @@ class Again:
                 refuse(self._title, "computed other values")
             if any(n.tape is self.old for t in chain(leaf) for n in t._nodes):
                 refuse(self._title, "used other Tensors")
+
+
+def origins(leaves: Sequence[Any], tape: Tape) -> set[Node]:
+    """Return the nodes of a tape that outputs depend on."""
+    stack = [n for leaf in leaves for t in chain(leaf) for n in t._nodes if n.tape is tape]
+    seen = set(stack)
+    while stack:
+        for p in stack.pop().parents:
+            if p not in seen:
+                seen.add(p)
+                stack.append(p)
+    return seen
 
 
 AGAIN = VJP(lambda cts, again: again(cts))
