@@ -3,7 +3,8 @@
 `libm_sin(x)` is `math.sin(x)` where `|x| > LIMIT`, and otherwise something that must not be used. LLVM would
 not turn a loop with calls or branches into vector code; so it is told that there are variants for whole
 vectors, which are defined here: they look whether any lane is beyond the limit, and return at once if none
-is. They keep the registers of their caller (`preserve_allcc`), so that looking costs next to nothing.
+is. They keep the registers of their caller (`preserve_allcc`); what calls the library is a function of its
+own, which alone saves them all, so that looking costs next to nothing.
 """
 
 from __future__ import annotations
@@ -34,20 +35,15 @@ def _lanes(scalar: ir.Type) -> list[int]:
 
 def _variant(module: ir.Module, libm: ir.Function, scalar: ir.Type, lanes: int) -> ir.Function:
     """Define the function for vectors of `lanes` numbers, or for one number."""
-    kind = ir.VectorType(scalar, lanes) if lanes > 1 else scalar
     name = f"fgrad_libm_{libm.name}" + (f"_{lanes}" if lanes > 1 else "")
-    function = ir.Function(module, ir.FunctionType(kind, [kind]), name)
-    function.linkage = "internal"
-    if PRESERVES and lanes * (32 if isinstance(scalar, ir.FloatType) else 64) >= WIDE:
-        function.calling_convention = "preserve_allcc"
-    for attribute in ("noinline", "nounwind", "willreturn", "memory(none)"):
-        set.add(function.attributes, attribute)  # llvmlite knows not all of them
+    function = _function(module, name, scalar, lanes)
+    slow = libm if lanes == 1 else _each(module, libm, scalar, lanes)
     (x,) = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    slow, done = function.append_basic_block("slow"), function.append_basic_block("done")
+    beyond, done = function.append_basic_block("beyond"), function.append_basic_block("done")
 
     def constant(value: float) -> ir.Constant:
-        return ir.Constant(kind, [value] * lanes if lanes > 1 else value)
+        return ir.Constant(x.type, [value] * lanes if lanes > 1 else value)
 
     near = builder.and_(
         builder.fcmp_ordered("<=", x, constant(LIMIT)), builder.fcmp_ordered(">=", x, constant(-LIMIT))
@@ -56,18 +52,36 @@ def _variant(module: ir.Module, libm: ir.Function, scalar: ir.Type, lanes: int) 
         near = builder.icmp_unsigned(
             "==", builder.bitcast(near, ir.IntType(lanes)), ir.Constant(ir.IntType(lanes), -1)
         )
-    builder.cbranch(near, done, slow)
+    builder.cbranch(near, done, beyond)
     builder.position_at_end(done)
     builder.ret(x)
-    builder.position_at_end(slow)
-    if lanes > 1:
-        y = x
-        for i in range(lanes):
-            k = ir.Constant(ir.IntType(32), i)
-            y = builder.insert_element(y, builder.call(libm, [builder.extract_element(x, k)]), k)
-        builder.ret(y)
-    else:
-        builder.ret(builder.call(libm, [x]))
+    builder.position_at_end(beyond)
+    builder.ret(builder.call(slow, [x], cconv=slow.calling_convention))
+    return function
+
+
+def _function(module: ir.Module, name: str, scalar: ir.Type, lanes: int) -> ir.Function:
+    """Declare a function of `lanes` numbers, or of one."""
+    kind = ir.VectorType(scalar, lanes) if lanes > 1 else scalar
+    function = ir.Function(module, ir.FunctionType(kind, [kind]), name)
+    function.linkage = "internal"
+    if PRESERVES and lanes * (32 if isinstance(scalar, ir.FloatType) else 64) >= WIDE:
+        function.calling_convention = "preserve_allcc"
+    for attribute in ("noinline", "nounwind", "willreturn", "memory(none)"):
+        set.add(function.attributes, attribute)  # llvmlite knows not all of them
+    return function
+
+
+def _each(module: ir.Module, libm: ir.Function, scalar: ir.Type, lanes: int) -> ir.Function:
+    """Define what calls a function of the C library for each of `lanes` numbers."""
+    function = _function(module, f"fgrad_libm_{libm.name}_each_{lanes}", scalar, lanes)
+    (x,) = function.args
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    y = x
+    for i in range(lanes):
+        k = ir.Constant(ir.IntType(32), i)
+        y = builder.insert_element(y, builder.call(libm, [builder.extract_element(x, k)]), k)
+    builder.ret(y)
     return function
 
 
