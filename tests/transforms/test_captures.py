@@ -1179,3 +1179,35 @@ def test_a_warning_says_that_not_all_is_looked_at():
     lists = [[0.0] for _ in range(30_000)]
     with pytest.warns(RuntimeWarning, match="reaches more than 20000 functions, arrays and objects"):
         assert fg.jit(lambda x: x + lists[5][0])(1.0) == 1
+
+
+WHILE_IMPORTED = """
+import importlib.util, sys, threading, time
+import numpy as np
+import fgrad as fg
+
+assert "numpy.random" not in sys.modules
+
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name != "numpy.random":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        run = spec.loader.exec_module
+        spec.loader.exec_module = lambda module: (time.sleep(0.3), run(module))
+        return spec
+
+sys.meta_path.insert(0, Slow())
+threading.Thread(target=lambda: __import__("numpy.random")).start()
+while "numpy.random" not in sys.modules:
+    time.sleep(0.001)
+print(fg.vmap(lambda x: x if x > 0 else -x)(np.array([1.0, -2.0])))
+"""
+
+
+def test_another_thread_may_be_importing_numpys_random_numbers():
+    made = subprocess.run(
+        [sys.executable, "-c", WHILE_IMPORTED], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert made.stdout == "[1. 2.]\n", made.stderr

@@ -33,6 +33,7 @@ from collections.abc import (
 )
 from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
+from importlib import import_module
 from io import IOBase
 from typing import Any
 
@@ -143,7 +144,7 @@ class Draws:
         self._seeds, self._clocks = walk.seeds, walk.clocks
 
     def _now(self) -> list[tuple[str, Any]]:
-        of_numpy = sys.modules.get("numpy.random")  # which takes long to import, and stands nowhere before
+        of_numpy = _random_of_numpy()
         return [
             (_GLOBAL[0], of_numpy and pickle.dumps(of_numpy.get_state(legacy=False))),
             (_GLOBAL[1], random.getstate()),
@@ -220,7 +221,7 @@ class _Walk:
         self._seen: dict[int, tuple[Any, int]] = {}
         self._todo: deque[tuple[Any, int]] = deque()
         self.sources: dict[int, Any] = {}  # of random numbers
-        of_numpy: Any = sys.modules.get("numpy.random")
+        of_numpy = _random_of_numpy()
         kinds = ("Generator", "RandomState", "BitGenerator", "SeedSequence") if of_numpy else ()
         self._kinds = (random.Random, *(getattr(of_numpy, name) for name in kinds))
         self.titles: dict[int, str] = {}
@@ -461,7 +462,7 @@ class _Walk:
 
     def _sources_of(self, own: dict[str, Any]) -> None:
         """Note what an object of SciPy draws from: frozen distributions, from what another object has."""
-        draw: Any = getattr(sys.modules.get("numpy.random"), "rand", None)
+        draw: Any = getattr(_random_of_numpy(), "rand", None)
         everyones = getattr(draw, "__self__", None)  # the global generator, which is looked at anyway
         for value in list(own.values()):
             parts = getattr(value, "__dict__", {}) if _is_library(type(value).__module__) else {}
@@ -598,6 +599,11 @@ def _overriding(kind: type) -> set[str]:
 _QUIET = frozenset(
     {"__init__", "__new__", "__repr__", "__str__", "__hash__", "__reduce__", "__init_subclass__", "__del__"}
 )
+
+
+def _random_of_numpy() -> Any:
+    """Return `numpy.random` if it is in use: it takes long to import, and another thread may be at it."""
+    return import_module("numpy.random") if "numpy.random" in sys.modules else None
 
 
 def _is_library(module: Any) -> bool:
