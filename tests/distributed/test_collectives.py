@@ -97,9 +97,28 @@ def test_numbers_and_pytrees_are_those_of_every_rank():
 
 
 def test_dtypes_and_empty_arrays():
-    for dtype in ("float32", "complex64", "int16", "float16"):
+    for dtype in ("float32", "complex64", "int64", "float16"):
         for found in on_ranks(lambda r, d=dtype: lax.psum(np.full((2, 3), r + 1, d), "i")):
             exactly(found, np.full((2, 3), 6, dtype))
+    for dtype in ("int16", "uint8", "bool"):  # summed as NumPy sums them, which does not wrap around
+        x = np.array([[1, 100], [1, 100], [0, 100]]).astype(dtype)
+        total = x.sum(axis=0)
+        for found in on_ranks(
+            lambda r, x=x: {
+                "psum": lax.psum(x[r], "i"),
+                "mean": lax.pmean(x[r], "i"),
+                "scatter": lax.psum_scatter(np.stack([x[r]] * 3), "i"),
+                "root": lax.pbroadcast(x[r], "i", 1),
+            }
+        ):
+            exactly(found["psum"], total)
+            close(found["mean"], total / 3)
+            exactly(found["scatter"], total)
+            exactly(found["root"], x[1])
+        named = lambda f, x=x: fg.vmap(f, axis_name="i")(x)
+        exactly(named(lambda x: lax.psum(x, "i")), np.stack([total] * 3))
+        exactly(named(lambda x, one=x[1]: lax.psum(one, "i")), np.stack([3 * x[1].astype(total.dtype)] * 3))
+        exactly(named(lambda x: lax.pbroadcast(x, "i", 1)), np.stack([x[1]] * 3))
     for found in on_ranks(lambda r: (lax.psum(np.zeros((0, 2)), "i"), lax.all_gather(np.zeros((0, 2)), "i"))):
         assert [f.shape for f in found] == [(0, 2), (3, 0, 2)]
 
@@ -231,6 +250,116 @@ def test_constants_are_not_added_when_a_program_is_made():
     for r, found in enumerate(on_ranks(run)):
         close(found, X[r] + 3.0)
     assert calls == [0, 0, 0]
+
+
+def linear_on_one_rank(r, x):
+    """The cotangent that arrives at the sum is a constant on rank 1, and depends on `x` on the others."""
+    y = lax.psum(x * x, "i")
+    return np.sum(y * X[r]) if r == 1 else np.sum(np.sin(y) * x)
+
+
+@pytest.mark.parametrize("staged", [lambda f: f, fg.jit])
+def test_constant_cotangents_are_added_when_the_program_runs(staged):
+    """They were added while the program was made, with what other ranks add when theirs runs."""
+
+    def twice(r):
+        def f(x):
+            for _ in range(2):  # both sums stand in one line
+                x = x + 0.1 * lax.psum(x * x if r == 1 else np.sin(x), "i")
+            return np.sum(x * T[r]) if r == 1 else np.sum(x * x)
+
+        return fg.vjp(f, X[r])[1](1.0)[0], staged(fg.grad(f))(X[r])
+
+    for eager, found in on_ranks(twice):
+        close(found, eager)
+
+    def total(x):
+        y = np.broadcast_to(np.sum(x * x, axis=0), (3, 4))
+        return sum(np.sum(y[r] * X[r]) if r == 1 else np.sum(np.sin(y[r]) * x[r]) for r in range(3))
+
+    want = differences(total, X)
+    for r, found in enumerate(on_ranks(lambda r: staged(fg.grad(lambda x: linear_on_one_rank(r, x)))(X[r]))):
+        close(found, want[r], rtol=1e-6)
+
+
+def test_derivatives_by_constants_are_staged():
+    """A rank that makes its program anew does not communicate meanwhile; the others would wait."""
+    weights = np.array([2.0, 3.0])
+
+    def f(x):
+        slope = fg.grad(lambda w: np.sum(lax.psum(w * w, "i") ** 2))(weights)
+        return np.sum(x) * slope
+
+    def run(r):
+        jitted = fg.jit(f)
+        first = jitted(np.ones(2))
+        return first, jitted(np.ones(2 + r))  # another shape on the ranks 1 and 2
+
+    for r, (first, second) in enumerate(on_ranks(run)):
+        close(first, 2 * 36 * weights**3)
+        close(second, (2 + r) * 36 * weights**3)
+
+
+def test_a_sum_does_not_meet_its_adjoint():
+    """Where a rank has no cotangent to add, its next sum of the same line must not take the place."""
+
+    def run(r):
+        f = lambda x: np.sum(lax.psum(x, "i") * x) if r else np.sum(fg.stop_gradient(lax.psum(x, "i")) * x)
+        return [fg.grad(f)(X[r]) for _ in range(3)]
+
+    with pytest.raises(RankMismatchError, match="in the reverse pass"):
+        on_ranks(run)
+
+
+@pytest.mark.parametrize("staged", [lambda f: f, fg.jit])
+def test_second_derivatives_of_what_is_linear_on_one_rank(staged):
+    weights = np.arange(1.0, 5.0)
+
+    def run(r):
+        f = lambda x: np.sum(0.4 * lax.psum(x if r == 1 else np.sin(x), "i") * x * weights)
+        return staged(lambda x, t: fg.jvp(fg.grad(f), (x,), (t,))[1])(X[r], T[r])
+
+    def gradient(x):
+        sums, all_x = np.sin(x[0]) + x[1] + np.sin(x[2]), x.sum(axis=0)
+        return 0.4 * weights * (sums + all_x * np.stack([np.cos(x[0]), np.ones(4), np.cos(x[2])]))
+
+    step = 1e-5
+    want = (gradient(X + step * T) - gradient(X - step * T)) / (2 * step)
+    for r, found in enumerate(on_ranks(run)):
+        close(found, want[r], rtol=1e-7)
+
+
+def test_split_examples_do_not_meet_those_of_other_ranks():
+    """The first group of examples holds the first example on one rank and the second on another."""
+    f = lambda x: lax.psum(x, "i") if x > 0 else lax.psum(-x, "i")
+
+    def run(r):
+        with pytest.raises(RuntimeError, match=r"psum over the processes 'i' inside a vmap that .* split"):
+            fg.vmap(f)(np.array([1.0, -2.0]) if r else np.array([-3.0, 4.0]))
+        return fg.vmap(f)(np.array([1.0, 2.0]))
+
+    for found in on_ranks(run, 2):
+        exactly(found, np.array([2.0, 4.0]))
+
+
+@pytest.mark.parametrize(
+    "differing",
+    [
+        lambda r: lax.pbroadcast(X[r], "i", r),
+        lambda r: lax.ppermute(X[r], "i", [(0, 1)] if r == 0 else []),
+        lambda r: world().broadcast_parameters(X[r], root=r),
+    ],
+)
+def test_roots_and_permutations_that_differ_are_refused(differing):
+    """Nobody waits for what the other one sends; at the latest, the next operation notices."""
+
+    def run(r):
+        differing(r)
+        for _ in range(2):
+            lax.psum(X[r], "i")
+
+    with pytest.raises(RankMismatchError, match="the ranks do different things"):
+        on_ranks(run, 2)
 
 
 # ---- messages

@@ -190,6 +190,8 @@ class Hub:
             if waited > config.mpi_timeout():
                 self._time_out(task, waited)
             self.links.rest(waited)
+        if not task.is_abandoned:
+            self._demand_wanted()
         return task.result()
 
     def _time_out(self, task: Task, waited: float) -> None:
@@ -217,6 +219,21 @@ class Hub:
         """
         self._take()
         self._raise_failure(self._next)
+        self._demand_wanted()
+
+    def _demand_wanted(self) -> None:
+        """Raise if another rank has sent what nobody here asked for in an operation that is over."""
+        first = min([task.order for task in self.running], default=self._next)
+        for source, waiting in self._inbox.items():
+            for (kind, epoch, number, _), (words, _) in waiting.items():
+                if kind == COLLECTIVE and epoch == self.epoch and number < first:
+                    self.fail(
+                        RankMismatchError(
+                            f"the ranks do different things: rank {source} has sent {words.splitlines()[0]}, "
+                            f"but rank {self.rank} did not expect that anything came from there. Every rank "
+                            "has to do the same operations in the same order, with the same arguments"
+                        )
+                    )
 
     def _raise_failure(self, order: int) -> None:
         first, error = self._failures.get(self.epoch, (order + 1, None))

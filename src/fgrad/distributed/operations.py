@@ -74,6 +74,7 @@ def broadcast(hub: Hub, x: Any, words: str, root: int) -> Operation:
     """Return the flat array of the rank `root`, received into `x` on the others."""
     sends = dict.fromkeys(hub.others, x) if hub.rank == root else {}
     if hub.others:
+        words = f"{words} from rank {root}"
         yield hub.exchange(words, hub.number(), sends, {} if hub.rank == root else {root: x})
     return x
 

@@ -148,6 +148,8 @@ class RankAxis(ProcessAxis):
     world: World
     name: Hashable
     line: str = ""
+    detail: str = ""
+    is_turned: bool = False
 
     @property
     def rank(self) -> int:  # type: ignore[override]
@@ -162,9 +164,13 @@ class RankAxis(ProcessAxis):
     def __repr__(self) -> str:
         return f"<ranks {self.name!r}>"
 
-    def at(self, line: str) -> Self:
+    def at(self, line: str, detail: str = "") -> Self:
         """Return the same axis for an operation in this line."""
-        return replace(self, line=line)
+        return replace(self, line=line, detail=detail)
+
+    def turned(self) -> Self:
+        """Return the same axis for the adjoint of an operation."""
+        return replace(self, is_turned=not self.is_turned)
 
     def psum(self, x: Any) -> Any:
         """Return the sum, in the order of the ranks."""
@@ -196,7 +202,10 @@ class RankAxis(ProcessAxis):
         return staging.delivered(self.world.run(steps), x, x.shape)
 
     def _words(self, name: str, x: Any) -> str:
-        return f"{name} of {aval_of(x)} at {place_of(self.line)}" if self.line else f"{name} of {aval_of(x)}"
+        where = f" at {place_of(self.line)}" if self.line else ""
+        return (
+            f"{name} of {aval_of(x)}{self.detail}{where}{', in the reverse pass' if self.is_turned else ''}"
+        )
 
 
 # ---- worlds

@@ -7,10 +7,13 @@ from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fgrad.blocks import Nested
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor, bind, wrap
-from fgrad.core.trace import current
+from fgrad.core.trace import Tracer, current
+from fgrad.transforms.calling import is_traced
 from fgrad.transforms.stage import Stage
 
 if TYPE_CHECKING:
@@ -35,8 +38,17 @@ class ProcessAxis(ABC):
     size: int
 
     @abstractmethod
-    def at(self, line: str) -> Self:
-        """Return the same axis for an operation that stands in this line of the user's program."""
+    def at(self, line: str, detail: str = "") -> Self:
+        """Return the same axis for an operation that stands in this line of the user's program.
+
+        Args:
+            line: the line.
+            detail: what else has to be the same for all processes.
+        """
+
+    @abstractmethod
+    def turned(self) -> Self:
+        """Return the same axis for the adjoint of an operation, which must not meet the operation itself."""
 
     @abstractmethod
     def psum(self, x: Any) -> Any:
@@ -83,9 +95,21 @@ class binding(Nested):  # noqa: N801 -- reads as a function
 def bind_over(name: str, *values: Any, over: Any, **params: Any) -> Any:
     """Return `bind(name, *values, over=over, **params)`.
 
-    Between processes it is staged even where the values are known here: others have other ones.
+    Between processes it is staged even where the values are known here: others have other ones, or may have
+    staged it before.
     """
     stages = [t for t in current().traces if isinstance(t, Stage)]
-    if stages and isinstance(over, ProcessAxis) and not any(v.__class__ is Tensor for v in values):
-        return wrap(stages[-1].process(PRIMITIVES[name], values, {"over": over, **params}))
+    if stages and isinstance(over, ProcessAxis):
+        tensors = [v for v in values if v.__class__ is Tensor]
+        if not any(map(is_traced, tensors)):
+            return wrap(stages[-1].process(PRIMITIVES[name], values, {"over": over, **params}))
+        values = tuple([_staged(v, stages[-1]) if v.__class__ is Tensor else v for v in values])
     return bind(name, *values, over=over, **params)
+
+
+def _staged(x: Tensor, stage: Stage) -> Tensor:
+    """Return `x` as a value that is not known, if it is: a recording alone follows it."""
+    if isinstance(x._value, Tracer) or x.dtype.kind not in "fc":
+        return x
+    nothing = stage.process(PRIMITIVES["stop_gradient"], (np.asarray(-np.zeros((), x.dtype)),), {})
+    return x + wrap(nothing)

@@ -19,7 +19,7 @@ from fgrad.core.primitive import FUNCTIONS
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import current, user_line
 from fgrad.ops import functions
-from fgrad.ops.linear import broadcast_to, linear, reshape, sum_axes, transpose
+from fgrad.ops.linear import broadcast_to, convert, linear, reshape, sum_axes, transpose
 from fgrad.transforms.axes import Pairs, ProcessAxis, bind_over, bound_axes
 from fgrad.transforms.batch import Batch, BatchedTracer
 from fgrad.transforms.stage import Stage
@@ -41,6 +41,12 @@ def _axes(axis_name: AxisName, what: str, *, together: bool = True) -> list[Axis
         named = [t for t in traces if t.name == name]
         processes = [a for a in (*bound_axes(), name) if isinstance(a, ProcessAxis) and name in (a, a.name)]
         if not named and processes:
+            if together and any(isinstance(t, Batch) and t.part is not None for t in current().traces):
+                raise RuntimeError(
+                    f"{what} over the processes {name!r} inside a vmap that a truth value has split: other "
+                    "processes split it otherwise, so different examples would meet; use "
+                    "where(condition, x, y) instead of if in a function with collective operations"
+                )
             found.append(processes[-1].at(user_line()) if together else processes[-1])
             continue
         if not named:
@@ -90,6 +96,11 @@ def _value(x: Any, what: str) -> Any:
     raise TypeError(f"{what} takes arrays, numbers and Tensors, not {type(x).__name__}")
 
 
+def _wide(x: Any) -> Any:
+    """Return truth values and short integers in the dtype in which NumPy sums them."""
+    return x if x.dtype.kind in "fc" else convert(x, np.sum(np.zeros(0, x.dtype)).dtype)
+
+
 # ---- primitives, for values that are mapped over the axis
 
 
@@ -130,6 +141,10 @@ def _second_first(x: Any) -> Any:
     return transpose(x, (1, 0, *range(2, len(x.shape))))
 
 
+def _turned(over: Axis) -> Axis:
+    return over.turned() if isinstance(over, ProcessAxis) else over
+
+
 def _runs(name: str, alike: Callable[..., Any]) -> Callable[..., Any]:
     """Return the `run` of a primitive: over the axis of processes, or `alike` for a shared value."""
 
@@ -152,7 +167,7 @@ _UNSTORED = "it belongs to the vmap or the processes around it"
 linear(
     "psum",
     run=_runs("psum", lambda x, over: x * over.size),
-    adjoint=lambda ct, x, *, over: _summed(ct, over),
+    adjoint=lambda ct, x, *, over: _summed(ct, _turned(over)),
     shape=lambda x, *, over: x,
     batch=lambda x, *, over: _summed(x, over),
     stored=_UNSTORED,
@@ -160,7 +175,7 @@ linear(
 linear(
     "all_gather",
     run=_runs("all_gather", lambda x, over: np.broadcast_to(x, (over.size, *x.shape))),
-    adjoint=lambda ct, x, *, over: _scattered(ct, over),
+    adjoint=lambda ct, x, *, over: _scattered(ct, _turned(over)),
     shape=lambda x, *, over: Aval((over.size, *x.shape), x.dtype),
     batch=lambda x, *, over: _second_first(_gathered(x, over)),
     stored=_UNSTORED,
@@ -168,7 +183,7 @@ linear(
 linear(
     "psum_scatter",
     run=_runs("psum_scatter", lambda x, over: x[0] * over.size),
-    adjoint=lambda ct, x, *, over: _gathered(ct, over),
+    adjoint=lambda ct, x, *, over: _gathered(ct, _turned(over)),
     shape=lambda x, *, over: Aval(x.shape[1:], x.dtype),
     batch=lambda x, *, over: _scattered(_second_first(x), over),
     stored=_UNSTORED,
@@ -176,7 +191,7 @@ linear(
 linear(
     "ppermute",
     run=_runs("ppermute", lambda x, over, perm: x),
-    adjoint=lambda ct, x, *, over, perm: _permuted(ct, over, tuple((d, s) for s, d in perm)),
+    adjoint=lambda ct, x, *, over, perm: _permuted(ct, _turned(over), tuple((d, s) for s, d in perm)),
     shape=lambda x, *, over, perm: x,
     batch=lambda x, *, over, perm: _permuted(x, over, perm),
     stored=_UNSTORED,
@@ -201,7 +216,8 @@ def psum(x: Any, axis_name: AxisName) -> Any:
         axis_name: the name that `vmap(..., axis_name=...)` or `world.axis(...)` gave, or a tuple of names.
 
     Returns:
-        The same pytree; the sums are the same for every example, so `out_axes=None` may return them.
+        The same pytree; the sums are the same for every example, so `out_axes=None` may return them. Truth
+        values and short integers are summed as integers of 64 bits, as `np.sum` does.
 
     Raises:
         NameError: no axis of that name is around.
@@ -220,7 +236,7 @@ def psum(x: Any, axis_name: AxisName) -> Any:
     def one(leaf: Any) -> Any:
         if isinstance(leaf, int | float | complex) and not any(isinstance(t, ProcessAxis) for t in axes):
             return leaf * math.prod(t.size for t in axes)
-        leaf = _value(leaf, "psum")
+        leaf = _wide(_value(leaf, "psum"))
         for t in axes:
             leaf = _summed(leaf, t)
         return leaf
@@ -390,7 +406,7 @@ def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, til
     n = math.prod(t.size for t in axes)
 
     def one(leaf: Any) -> Any:
-        leaf = _value(leaf, "psum_scatter")
+        leaf = _wide(_value(leaf, "psum_scatter"))
         rank = len(leaf.shape)
         if not -rank <= scatter_dimension < rank:
             raise np.exceptions.AxisError(scatter_dimension, rank)
@@ -474,11 +490,14 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int = 0) -> Any:
     (over,) = _one_axis(axis_name, "pbroadcast")
     if not 0 <= source < over.size:
         raise ValueError(f"pbroadcast: source is a number from 0 to {over.size - 1}, not {source}")
+    if isinstance(over, ProcessAxis):
+        over = over.at(user_line(), f" from {source}")
 
     def one(leaf: Any) -> Any:
         leaf = _value(leaf, "pbroadcast")
-        nothing = np.asarray(-0.0, leaf.dtype) if leaf.dtype.kind in "fc" else np.zeros((), leaf.dtype)
-        return _summed(functions.where(_index(over) == source, leaf, nothing), over)
+        wide = _wide(leaf)
+        nothing = np.asarray(-np.zeros((), wide.dtype))  # the sum of -0.0 and -0.0 keeps the sign
+        return convert(_summed(functions.where(_index(over) == source, wide, nothing), over), leaf.dtype)
 
     return tree.map(one, x)
 

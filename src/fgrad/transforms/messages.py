@@ -31,7 +31,7 @@ _UNSTORED = "it belongs to the processes of one run"
 linear(
     "reduce",
     run=lambda x, *, over: over.psum(x),
-    adjoint=lambda ct, x, *, over: replicate(ct, over),
+    adjoint=lambda ct, x, *, over: replicate(ct, over.turned()),
     shape=lambda x, *, over: x,
     batch=reduce,
     stored=_UNSTORED,
@@ -39,7 +39,7 @@ linear(
 linear(
     "replicate",
     run=lambda x, *, over: np.array(x),  # noqa: PLW0108 -- it has another parameter
-    adjoint=lambda ct, x, *, over: reduce(ct, over),
+    adjoint=lambda ct, x, *, over: reduce(ct, over.turned()),
     shape=lambda x, *, over: x,
     batch=replicate,
     stored=_UNSTORED,

@@ -395,6 +395,12 @@ def test_vmap():
     close(found, 3 * np.arange(6).reshape(2, 3))
     close(jax.vmap(jax.grad(lambda x: x**3))(jnp.asarray(X)), 3 * X**2)
     close(jax.vmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(jnp.asarray([1.0, 3.0])), [0.25, 0.75])
+    for dtype, summed in {"int8": "int8", "uint8": "uint8", "int32": "int32", "bool": "int32"}.items():
+        ones = jnp.ones((3, 2), dtype)
+        for x in (ones, ones[0]):
+            found = jax.vmap(lambda row, x=x: lax.psum(row if x.ndim == 2 else x, "i"), axis_name="i")(ones)
+            assert found.dtype == summed
+            close(found, np.full((3, 2), 3))
 
 
 @pytest.mark.parametrize(

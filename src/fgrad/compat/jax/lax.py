@@ -530,7 +530,14 @@ def _collective(name: str) -> Function:
         leaves, structure = flatten(x)
         arrays = [as_array(v) for v in leaves]
         read: Function = operator.attrgetter("_tensor") if name in ("all_gather", "ppermute") else opened
-        return unflatten(structure, [made(found(read(a), axis_name, **kwargs), a.form) for a in arrays])
+
+        def one(a: Array) -> Array:
+            out = found(read(a), axis_name, **kwargs)
+            if name in ("psum", "psum_scatter") and a.dtype.kind in "iu":
+                out = out.astype(a.dtype)  # fgrad sums short integers as NumPy does
+            return made(out, a.form)
+
+        return unflatten(structure, list(map(one, arrays)))
 
     return named(function, f"fgrad.lax.{name}", ", for each array")
 
