@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import mpmath as mp
 import numpy as np
 import pytest
@@ -211,3 +213,24 @@ def test_gradients_need_no_python(name):
     np.testing.assert_allclose(
         g(*points), fg.grad(lambda *xs: np.sum(bind(name, *xs)))(*points), rtol=1e-9, atol=1e-12
     )
+
+
+@pytest.mark.parametrize("name", ["j1", "y1", "i1", "i1e", "i1e_signed"])
+def test_slopes_of_first_order_call_no_function_of_any_order(name):
+    """Those of SciPy that take the order cost a hundred times as much."""
+    x = np.linspace(0.5, 9, MEDIUM)
+    program = fg.jit(fg.grad(lambda v: np.sum(bind(name, v)))).lower(x).program
+    called = {equation.name for equation in program.equations}
+    assert not called & {"jv", "yn", "iv", "ive", "ive_signed"}
+
+
+@pytest.mark.parametrize(("name", "order"), [("j1", mp.besselj), ("i1", mp.besseli)])
+def test_derivatives_of_first_order_about_the_end_of_the_series(name, order):
+    derivative = functools.partial(bind, name)
+    points = [1e-300, 1e-9, 0.3, 0.99, 1.0, 1.01, 3.0, 9.0, -0.5, -2.0]
+    for k in range(1, 4):
+        derivative = fg.grad(derivative)
+        for x in points:
+            with mp.workdps(60):
+                exact = float(mp.taylor(lambda t: order(1, t), mp.mpf(x), k)[k] * mp.factorial(k))
+            np.testing.assert_allclose(float(derivative(x)), exact, rtol=1e-13, atol=1e-15)

@@ -95,10 +95,22 @@ def _struve0_over(x: Expr, sign: int) -> Expr:
     return either(fn.fabs(x) < 1, x, near, lambda x: value(0, x) / x, inside=0.5, outside=2.0)
 
 
-def _second(x: Expr) -> Expr:
-    """Return iv(2, x), near zero by its series, which SciPy has not where x * x is nothing."""
-    near = lambda x: x * x / 8 + x * x * x * x / 96
-    return either(fn.fabs(x) < 1e-4, x, near, lambda x: fn.iv(2, x), inside=0.0, outside=1.0)
+# of I_0(x) and of I_1(x) / x at zero, in (x / 2)**2: 10.25.2, to the last bit for |x| < 1 with their slopes
+_I0_SERIES = [1 / math.factorial(k) ** 2 for k in range(11)]
+_I1_SERIES = [1 / 2 / math.factorial(k) / math.factorial(k + 1) for k in range(11)]
+
+
+def _i1_share(x: Expr) -> Expr:
+    """Return I_1(x) / (x I_0(x)), which neither overflows nor has a kink at zero."""
+    near = lambda x: _sum_of_powers(_I1_SERIES, x * x / 4) / _sum_of_powers(_I0_SERIES, x * x / 4)
+    far = lambda x: fn.i1e(x) / (fn.i0e(x) * x)
+    return either(fn.fabs(x) < 1, x, near, far, inside=0.5, outside=2.0)
+
+
+def _j1_over(x: Expr) -> Expr:
+    """Return J_1(x) / x, which is entire."""
+    near = lambda x: _sum_of_powers(_I1_SERIES, -(x * x) / 4)
+    return either(fn.fabs(x) < 1, x, near, lambda x: fn.j1(x) / x, inside=0.5, outside=2.0)
 
 
 def _besselpoly(f: Expr, a: Expr, lmb: Expr, nu: Expr) -> tuple[Expr, None, None]:
@@ -128,17 +140,17 @@ declare({
     "hankel2e": Row("v z", _neighbours("hankel2e", 1, -1, lambda f, v, z: fn.turned(f)), "10.6.1",
                     complex=True),
     "j0":  Row("x", lambda f, x: (-fn.j1(x),), "10.6.3"),
-    "j1":  Row("x", lambda f, x: ((fn.j0(x) - fn.jv(2, x)) / 2,), "10.6.1"),
+    "j1":  Row("x", lambda f, x: (fn.j0(x) - _j1_over(x),), "10.6.2"),
     "y0":  Row("x", lambda f, x: (-fn.y1(x),), "10.6.3"),
-    "y1":  Row("x", lambda f, x: ((fn.y0(x) - fn.yn(2, x)) / 2,), "10.6.1"),
+    "y1":  Row("x", lambda f, x: (fn.y0(x) - f / x,), "10.6.2"),
     "i0":  Row("x", lambda f, x: (fn.i1(x),), "10.29.3"),
-    "i1":  Row("x", lambda f, x: ((fn.i0(x) + _second(x)) / 2,), "10.29.1"),
+    "i1":  Row("x", lambda f, x: (fn.i0(x) * (1 - _i1_share(x)),), "10.29.2"),
     "i0e": Row("x", lambda f, x: (fn.i1e(x) - fn.i0e_signed(x),), "10.29.3"),
-    "i1e": Row("x", lambda f, x: ((fn.i0e(x) + fn.ive(2, x)) / 2 - fn.i1e_signed(x),), "10.29.1"),
+    "i1e": Row("x", lambda f, x: (fn.i0e(x) * (1 - _i1_share(x)) - fn.i1e_signed(x),), "10.29.2"),
     "i0e_signed": Row("x", lambda f, x: (fn.i1e_signed(x) - fn.i0e(x),), "10.29.3",
                       run=lambda x: np.sign(x) * special.i0e(x)),
-    "i1e_signed": Row("x", lambda f, x: ((fn.i0e_signed(x) + fn.ive_signed(2, x)) / 2 - fn.i1e(x),),
-                      "10.29.1", run=lambda x: special.i1e(np.absolute(x))),
+    "i1e_signed": Row("x", lambda f, x: (fn.i0e_signed(x) * (1 - _i1_share(x)) - fn.i1e(x),), "10.29.2",
+                      run=lambda x: special.i1e(np.absolute(x))),
     "k0":  Row("x", lambda f, x: (-fn.k1(x),), "10.29.3"),
     "k1":  Row("x", lambda f, x: (-fn.k0(x) - f / x,), "10.29.2"),
     "k0e": Row("x", lambda f, x: (f - fn.k1e(x),), "10.29.3"),
