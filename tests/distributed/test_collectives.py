@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from tests.helpers import close, differences, exactly
@@ -327,6 +329,60 @@ def test_second_derivatives_of_what_is_linear_on_one_rank(staged):
     want = (gradient(X + step * T) - gradient(X - step * T)) / (2 * step)
     for r, found in enumerate(on_ranks(run)):
         close(found, want[r], rtol=1e-7)
+
+
+LOCAL = [
+    lambda x: x,
+    lambda x: -0.7 * x,
+    lambda x: x + 1.5,
+    lambda x: x[::-1],
+    np.cumsum,
+    lambda x: fg.stop_gradient(x) * x,
+    np.sin,
+    lambda x: x * x,
+    lambda x: fg.numpy.where(x > 0.1, x, 0.5 * x),
+    lambda x: np.exp(-x * x),
+]
+
+
+class Different:
+    """A random function whose steps between the sums over all ranks differ from rank to rank."""
+
+    def __init__(self, seed):
+        rng = np.random.default_rng(seed)
+        self.steps = []
+        for i in range(rng.integers(1, 5)):
+            local = [[LOCAL[k] for k in rng.integers(len(LOCAL), size=rng.integers(3))] for _ in X]
+            a, b = rng.integers(i + 1, size=2)
+            self.steps.append((local, a, b, np.multiply if rng.integers(2) else np.add))
+
+    def __call__(self, xs, total):
+        """Return the sum over the given ranks, `{rank: x}`, where `total` adds what each has."""
+        found = [xs]
+        for local, a, b, join in self.steps:
+            given = {}
+            for r, y in found[a].items():
+                for f in local[r]:
+                    y = f(y)
+                given[r] = y
+            added = total(given)
+            found.append({r: join(0.4 * added, y) for r, y in found[b].items()})
+        weights = np.arange(1.0, 5.0)
+        return sum(np.sum(y * weights) for values in found for y in values.values())
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("FGRAD_TEST_PROGRAMS", "8"))))
+def test_functions_that_differ_between_ranks(seed):
+    f = Different(seed)
+    want = fg.grad(lambda x: f(dict(enumerate(x)), lambda given: sum(given.values())))(X)
+
+    def run(r):
+        gradient = fg.grad(lambda x: f({r: x}, lambda given: lax.psum(given[r], "i")))
+        return gradient(X[r]), fg.jit(gradient)(X[r])
+
+    for r, (eager, compiled) in enumerate(on_ranks(run)):
+        close(eager, want[r])
+        close(compiled, want[r])
 
 
 def test_split_examples_do_not_meet_those_of_other_ranks():
