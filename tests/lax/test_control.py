@@ -785,3 +785,20 @@ def test_what_bodies_write_to_is_their_own(name, run):
         close(y, e)
     exactly(c, START)
     exactly(xs, ROWS)
+
+
+def test_an_operand_that_all_branches_pass_on_stays_that_of_all_examples():
+    def f(x, b):
+        y, out = lax.cond(x > 0, lambda x, b: (2 * x, b), lambda x, b: (-x, b), x, b)
+        out += 1
+        return y + b, lax.switch(fnp.asarray(x > 1, int), [lambda b: b] * 2, b), out
+
+    x, b = np.array([-1.0, 0.5, 3.0]), fg.tensor(10.0)
+    y, same, out = fg.vmap(f, (0, None), (0, None, None))(x, b)
+    exactly(y, [11.0, 11.0, 16.0])
+    exactly(same, 10.0)
+    exactly(out, 11.0)
+    slope = fg.grad(lambda b: fg.vmap(f, (0, None), (0, None, None))(x, b)[1])(b)
+    exactly(slope, 1.0)
+    with pytest.raises(ValueError, match="out_axes is None"):
+        fg.vmap(lambda x, b: lax.cond(x > 0, lambda: b, lambda: b + 1), (0, None), None)(x, b)

@@ -18,6 +18,7 @@ from fgrad.numpy.selection import pick
 from fgrad.ops import functions
 from fgrad.ops.indices import HOLE
 from fgrad.transforms.batch import BatchedTracer
+from fgrad.transforms.calling import own
 from fgrad.transforms.loops.batching import held_back
 
 Fun = Callable[..., Any]
@@ -87,8 +88,17 @@ def choose(pick: Callable[..., Any], outs: Sequence[Any], what: str) -> Any:
     flat = [tree.flatten(o) for o in outs]
     for leaves, structure in flat[1:]:
         demand_equal(what, flat[0], (leaves, structure))
-    chosen = [pick(*group) for group in zip(*(leaves for leaves, _ in flat), strict=True)]
+    groups = zip(*(leaves for leaves, _ in flat), strict=True)
+    chosen = [own(group[0]) if _is_passed_on(group) else pick(*group) for group in groups]
     return tree.unflatten(flat[0][1], chosen)
+
+
+def _is_passed_on(group: Sequence[Any]) -> bool:
+    """Return whether all branches return one Tensor, an operand that may be the same for all examples."""
+    first = group[0]
+    return first.__class__ is Tensor and all(
+        y.__class__ is Tensor and y._value is first._value and y._nodes == first._nodes for y in group
+    )
 
 
 def demand_equal(what: str, first: tuple[Any, Any], other: tuple[Any, Any]) -> None:

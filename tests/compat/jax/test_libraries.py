@@ -223,6 +223,11 @@ def test_ellipses_that_the_result_leaves_out_are_summed():
     close(jnp.einsum("j...,j->...", x, x[:, 0, 0]), np.einsum("j...,j->...", x, x[:, 0, 0]))
 
 
+def test_labels_may_be_digits():
+    x = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
+    close(jnp.einsum("...A1, ...2A -> ...1", x, x), np.einsum("bai,bja->bi", x, x))
+
+
 def test_errors_of_callbacks_are_those_of_compiled_programs_in_one():
     def check(x):
         jax.debug.callback(lambda _: divmod(1, 0), x)

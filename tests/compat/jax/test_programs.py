@@ -485,6 +485,8 @@ def test_jit_traces_once_for_each_signature():
 
     with pytest.raises(NotImplementedError, match="compiles no hlo"):
         f.lower(X).compiler_ir("hlo")
+    with pytest.raises(NotImplementedError, match="compiles no stablehlo"):
+        f.lower(X).compile().as_text()
     close(f.lower(X).compile()(X)["out"], np.sin(X))
     for _ in range(2):
         close(f(X)["out"], np.sin(X))

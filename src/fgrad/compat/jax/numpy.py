@@ -530,8 +530,13 @@ def einsum(
     if getattr(_dot_general, "__name__", "dot_general") != "dot_general":
         raise NotImplementedError("fgrad's jax.numpy.einsum has products of its own: leave _dot_general out")
     terms, arrow, result = subscripts.partition("->")
+    unused = [c for c in string.ascii_letters if c not in subscripts]
+    if arrow:  # labels may be other characters than letters, as in opt_einsum
+        for label in sorted(set(subscripts) - set(string.ascii_letters + " ,.->")):
+            terms, result = (part.replace(label, unused[0]) for part in (terms, result))
+            del unused[0]
+        subscripts = f"{terms}->{result}"
     if "..." in terms and arrow and "..." not in result:
-        unused = [c for c in string.ascii_letters if c not in subscripts]
         parts = terms.replace(" ", "").split(",")
         for i, (part, x) in enumerate(zip(parts, operands, strict=True)):
             count = as_array(x).ndim - len(part.replace("...", ""))

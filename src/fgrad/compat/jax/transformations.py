@@ -590,6 +590,16 @@ class Compiled:
         cost = fgrad.jit(self.flat).lower(*self.flat.tensors).cost()
         return {"flops": float(cost.flops), "bytes accessed": float(cost.bytes)}
 
+    def as_text(self, dialect: str | None = None) -> NoReturn:
+        """Refuse: there is no program of another compiler.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            f"fgrad compiles no {dialect or 'stablehlo'}: fgrad.make_graph(fun)(*args) shows a program"
+        )
+
 
 class Lowered(Compiled):
     """A function before it is compiled."""
@@ -602,17 +612,7 @@ class Lowered(Compiled):
         """Return the function, which is compiled at its first call."""
         return Compiled(self.fun, self.flat)
 
-    def compiler_ir(self, dialect: str | None = None) -> NoReturn:
-        """Refuse: there is no program of another compiler.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError(
-            f"fgrad compiles no {dialect or 'stablehlo'}: fgrad.make_graph(fun)(*args) shows a program"
-        )
-
-    as_text = compiler_ir
+    compiler_ir = Compiled.as_text
 
 
 def jit(fun: Function | None = None, **options: Any) -> Any:
