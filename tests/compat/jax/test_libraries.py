@@ -223,6 +223,21 @@ def test_ellipses_that_the_result_leaves_out_are_summed():
     close(jnp.einsum("j...,j->...", x, x[:, 0, 0]), np.einsum("j...,j->...", x, x[:, 0, 0]))
 
 
+def test_cotangents_may_be_for_whole_parts_of_arguments():
+    @jax.custom_vjp
+    def f(x, y):
+        return x["a"] * x["b"] + y[0][0]
+
+    f.defvjp(lambda x, y: (f(x, y), x), lambda x, ct: (3 * ct, [None, 2 * ct]))
+    x, y = {"a": 2.0, "b": 3.0}, [(1.0, None), 4.0]
+    found = jax.grad(f, (0, 1))(x, y)
+    close(found[0]["a"], 3)
+    close(found[0]["b"], 3)
+    close(found[1][0][0], 0)
+    assert found[1][0][1] is None
+    close(found[1][1], 2)
+
+
 def test_labels_may_be_digits():
     x = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
     close(jnp.einsum("...A1, ...2A -> ...1", x, x), np.einsum("bai,bja->bi", x, x))

@@ -9,7 +9,7 @@ from typing import Any
 
 from fgrad.compat.jax.arrays import form_of, made
 from fgrad.compat.jax.avals import CustomVJPPrimal, SymbolicZero, filled_in, is_zero, typeof
-from fgrad.compat.jax.transformations import Flat, Function, like, merged, name_of, wraps
+from fgrad.compat.jax.transformations import Flat, Function, axes_of, like, merged, name_of, wraps
 from fgrad.compat.jax.trees import flatten, unflatten
 from fgrad.transforms.calling import is_traced
 from fgrad.transforms.custom import Rule, apply_rule
@@ -83,7 +83,7 @@ class _VjpApplication(_Application):
         found = self.custom.bwd(*self.static, self.residuals, unflatten(self.flat.out, given))
         back: list[Any] = []
         for part, ct in zip(self.flat.structure.children(), found, strict=True):
-            back += [None] * part.num_leaves if is_zero(ct) else part.flatten_up_to(ct)
+            back += axes_of(ct, unflatten(part, range(part.num_leaves)))
         found = zip(back, self.flat.arrays, strict=True)
         return [None if is_zero(c) or a._tensor.dtype.kind not in "fc" else like(c, a) for c, a in found]
 
