@@ -29,6 +29,7 @@ from fgrad.numpy.arrays import (
 )
 from fgrad.numpy.registry import as_array, elements, holds_tensor, implements
 from fgrad.numpy.views import repeated, reshaped
+from fgrad.ops.functions import stop_gradient
 from fgrad.ops.linear import broadcast_to as _broadcast_to
 from fgrad.ops.linear import convert, reshape
 
@@ -487,7 +488,7 @@ def geomspace(
         raise ValueError("Geometric sequence cannot include zero")
     kind = np.result_type(first.dtype, last.dtype, 1.0, np.dtype(dtype or float))
     first, last = convert(first, kind), convert(last, kind)
-    turn = unary("sign", bind("stop_gradient", first) if isinstance(first, Tensor) else first)
+    turn = unary("sign", stop_gradient(first) if isinstance(first, Tensor) else first)
     a, b = first / turn, last / turn
     y = logspace(unary("log10", a), unary("log10", b), num, endpoint)
     ends = [_broadcast_to(reshape(x, (1, *x.shape)), (1, *y.shape[1:])) for x in (a, b)]

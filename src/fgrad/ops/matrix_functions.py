@@ -30,6 +30,7 @@ from fgrad.core.tensor import bind, unary
 from fgrad.ops import iterations
 from fgrad.ops.compiled import late
 from fgrad.ops.foreign import each, scipy
+from fgrad.ops.functions import stop_gradient
 from fgrad.ops.linear import batch_in_front, reshape, solver_vjp
 from fgrad.ops.matrices import adjoint, as_row, conjugate, matrix_product, swapped
 from fgrad.ops.requirements import trusted
@@ -284,7 +285,7 @@ def _ratio(x: Any, y: Any) -> Any:
     sizes = []
     for v in (x, y):
         axes = (len(v.shape) - 2, len(v.shape) - 1)
-        size = bind("max", unary("absolute", bind("stop_gradient", v)), axes=axes)
+        size = bind("max", unary("absolute", stop_gradient(v)), axes=axes)
         size = bind("where", bind("logical_and", bind("greater", size, 0), bind("isfinite", size)), size, 1)
         sizes.append(reshape(size, (*size.shape, 1, 1)))
     return sizes[0] / sizes[1]

@@ -14,7 +14,7 @@ from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import Tracer, current
 from fgrad.transforms.calling import is_traced
-from fgrad.transforms.stage import Stage
+from fgrad.transforms.stage import Stage, StagedTracer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -111,5 +111,5 @@ def _staged(x: Tensor, stage: Stage) -> Tensor:
     """Return `x` as a value that is not known, if it is: a recording alone follows it."""
     if isinstance(x._value, Tracer) or x.dtype.kind not in "fc":
         return x
-    nothing = stage.process(PRIMITIVES["stop_gradient"], (np.asarray(-np.zeros((), x.dtype)),), {})
-    return x + wrap(nothing)
+    nothing = stage.renamed(np.asarray(-np.zeros((), x.dtype)))
+    return x + wrap(StagedTracer(stage, nothing))
