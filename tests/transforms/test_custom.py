@@ -591,3 +591,17 @@ def test_what_is_written_to_after_a_call_has_no_part_in_its_derivative(name, kin
     w[:] = 100.0
     exactly(pullback(np.ones(3))[0], np.arange(1.0, 4.0))
     exactly(mapped(np.ones((2, 3)))[0], np.stack([np.arange(1.0, 4.0)] * 2))
+
+
+@pytest.mark.parametrize("in_gradient", [False, True])
+def test_functions_may_use_mapped_values_of_their_closure(in_gradient):
+    """Vmap alone asks for no rule, and a gradient inside of it asks for its own."""
+
+    def example(x, y):
+        scaled = fg.custom_vjp(lambda v: v * y)
+        scaled.defvjp(lambda v: (v * y, None), lambda _, ct: (ct * 10 * y,))
+        return (fg.grad(lambda v: scaled(v).sum()) if in_gradient else scaled)(x)
+
+    x, y = np.arange(6.0).reshape(3, 2), np.array([1.0, -2.0, 3.0])
+    expected = np.repeat(10 * y, 2).reshape(3, 2) if in_gradient else x * y[:, None]
+    np.testing.assert_array_equal(fg.vmap(example)(x, y), expected)

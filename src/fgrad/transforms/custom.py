@@ -104,7 +104,8 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
     if tapes:
         args = [_kept(a) for a in args]
     outs: list[Tensor] | None = None
-    if tracers and not (tapes and all(isinstance(t, Batch) for t in below(tapes[-1].level))):
+    under = below(tapes[-1].level) if tapes else state.traces
+    if tracers and not all(isinstance(t, Batch) for t in under):  # those never ask for the rule
         # traces under the innermost tape see the operation; forward shows them only what the rule keeps
         trace: Any = next(b.trace for b in tracers if b.trace.level == floor)
         given = tuple(lowered(a, state, floor) for a in args)
