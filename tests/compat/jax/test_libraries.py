@@ -564,6 +564,9 @@ def test_masked_and_moved():
     e = np.exp([0.5, 2.0])
     close(jax.nn.softmax(X, where=keep), [e[0] / e.sum(), 0, e[1] / e.sum()])
     close(jax.nn.logsumexp(X, b=jnp.array([1.0, 0.0, 2.0])), np.log(e[0] + 2 * e[1]))
+    found, sign = jax.nn.logsumexp(X, b=jnp.array([1.0, 9.0, -2.0]), where=keep, return_sign=True)
+    close(found, np.log(2 * e[1] - e[0]))
+    assert (sign, sign.dtype) == (-1, np.float32)
     assert jax.nn.one_hot(jnp.array([2, 0]), 3, axis=0).tolist() == [[0, 1], [0, 0], [1, 0]]
     with jax.disable_jit(False), jax.named_scope("part"):
         assert round(jnp.array(1.26), 1).item() == pytest.approx(1.3)

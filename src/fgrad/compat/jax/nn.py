@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import fgrad.nn
+import fgrad.scipy.special
 from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import Array, as_array, elementwise, inexact, made, named, opened
 from fgrad.compat.jax.draws import NAMES as DRAWS
@@ -48,13 +49,15 @@ def logsumexp(
     keepdims: bool = False,
     return_sign: bool = False,
     where: Any = None,
-) -> Array:
-    """Return the logarithm of a sum of exponentials."""
+) -> Any:
+    """Return the logarithm of a sum of exponentials, and its sign if that is asked for."""
+    x, weights, chosen = as_array(a), None if b is None else as_array(b)._tensor, opened(where)
+    values = inexact(x)._tensor
     if return_sign:
-        raise NotImplementedError("fgrad's jax.nn.logsumexp has no return_sign: split b by its sign")
-    x, options = as_array(a), {"keepdims": keepdims, "where": opened(where)}
-    weights = None if b is None else as_array(b)._tensor
-    return made(fgrad.nn.logsumexp(inexact(x)._tensor, axis, b=weights, **options), x.strong)
+        values = values if chosen is None else fnp.where(chosen, values, -np.inf)
+        found = fgrad.scipy.special.logsumexp(values, axis, weights, keepdims, return_sign=True)
+        return tuple([made(y, x.strong) for y in found])
+    return made(fgrad.nn.logsumexp(values, axis, b=weights, keepdims=keepdims, where=chosen), x.strong)
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> Array:
