@@ -125,20 +125,29 @@ def products(chosen: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[.
         """Return `ct * slope`, and zero wherever `ct` is zero even if the slope is infinite or NaN."""
         product = np.multiply(ct, slope)
         # a device would be waited for, to read what it counts
-        if product.__class__ is not DeviceArray and (_has_no_zero(ct) or is_finite(product)):
-            return product
+        if product.__class__ is not DeviceArray:
+            if _has_no_zero(ct):
+                return product
+            if _is_finite(product):
+                return np.add(product, 0, product)  # where it is -0.0 too
         return chosen(np.equal(ct, 0), product.dtype.type(0), product)
 
     def multiply_no_nan(x: Any, y: Any) -> Any:
         """Return `x * y`, and zero wherever one of them is zero even if the other is infinite or NaN."""
         product = np.multiply(x, y)
-        if product.__class__ is not DeviceArray and (
-            (_has_no_zero(x) and _has_no_zero(y)) or is_finite(product)
-        ):
-            return product
+        if product.__class__ is not DeviceArray:
+            if _has_no_zero(x) and _has_no_zero(y):
+                return product
+            if _is_finite(product):
+                return np.add(product, 0, product)
         return chosen(np.logical_or(np.equal(x, 0), np.equal(y, 0)), product.dtype.type(0), product)
 
     return scale, multiply_no_nan
+
+
+def _is_finite(product: Any) -> bool:
+    """Return whether no number is infinite or NaN, of so many that asking costs less than choosing."""
+    return product.size >= 4096 and product.dtype.kind in "fc" and is_finite(product)
 
 
 def is_finite(x: Any) -> bool:
