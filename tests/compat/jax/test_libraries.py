@@ -567,6 +567,10 @@ def test_masked_and_moved():
     found, sign = jax.nn.logsumexp(X, b=jnp.array([1.0, 9.0, -2.0]), where=keep, return_sign=True)
     close(found, np.log(2 * e[1] - e[0]))
     assert (sign, sign.dtype) == (-1, np.float32)
+    assert jnp.c_[jnp.ones(2), jnp.zeros((2, 2), int), np.arange(2)].tolist() == [[1, 0, 0, 0], [1, 0, 0, 1]]
+    assert jnp.c_[jnp.arange(2), 3.0 * jnp.ones(2)].dtype == np.float32
+    with pytest.raises(TypeError):
+        jnp.c_[0:2, jnp.ones(2)]
     assert jax.nn.one_hot(jnp.array([2, 0]), 3, axis=0).tolist() == [[0, 1], [0, 0], [1, 0]]
     with jax.disable_jit(False), jax.named_scope("part"):
         assert round(jnp.array(1.26), 1).item() == pytest.approx(1.3)

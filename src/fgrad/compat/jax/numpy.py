@@ -6,7 +6,7 @@ import operator
 import string
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -203,6 +203,15 @@ def _joined(name: str) -> Function:
         return out if dtype is None else out.astype(dtype)
 
     return _named(name, function)
+
+
+class _Columns:
+    """`c_`: arrays side by side, of which vectors are columns."""
+
+    def __getitem__(self, key: Any) -> Array:
+        parts = [as_array(part) for part in (key if isinstance(key, tuple) else (key,))]
+        columns = [x if x.ndim > 1 else x.reshape(-1, 1) for x in parts]
+        return cast("Array", NAMES["concatenate"](columns, axis=-1))
 
 
 def _opened_alike(args: Sequence[Any]) -> tuple[list[Any], Form]:
@@ -738,6 +747,7 @@ NAMES: dict[str, Any] = {
     "isrealobj": lambda x: result_type(x).kind != "c",
     "isscalar": lambda x: getattr(x, "shape", None) == () or isinstance(x, int | float | complex),
     "save": lambda file, arr, *args, **kwargs: np.save(file, np.asarray(arr), *args, **kwargs),
+    "c_": _Columns(),
     "ndarray": Array,
     "iinfo": lambda d: np.iinfo(canonical(dtype_of(d))),
     "copy": lambda a, order=None: as_array(a).copy(),
