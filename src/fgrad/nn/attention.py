@@ -7,7 +7,7 @@ from typing import Any
 from fgrad.core.placement import near
 from fgrad.core.tensor import bind
 from fgrad.nn.exponentials import softmax
-from fgrad.numpy.einsum import einsum
+from fgrad.numpy.einstein import einsum
 from fgrad.numpy.reductions import inexact
 from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to

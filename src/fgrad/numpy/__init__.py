@@ -28,7 +28,7 @@ _NAMES = {  # by the modules that define them
     """,
     "cumulative": "cumprod cumsum cumulative_prod cumulative_sum diff ediff1d",
     "diagonals": "diag diagflat diagonal tril triu",
-    "einsum": "einsum einsum_path",
+    "einstein": "einsum einsum_path",
     "elementwise": """
         absolute add arccos arccosh arcsin arcsinh arctan arctan2 arctanh bitwise_and bitwise_count
         bitwise_or bitwise_xor cbrt ceil conjugate copysign cos cosh deg2rad degrees divide divmod
