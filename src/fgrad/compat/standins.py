@@ -35,7 +35,7 @@ class StandIn(MetaPathFinder, Loader):
         self._sources = sources
 
     def install(self) -> None:
-        """Answer for the library from now on; a second time, nothing.
+        """Answer for the library from now on, which need not be there; a second time, nothing.
 
         Raises:
             RuntimeError: the library itself is loaded.
@@ -58,6 +58,10 @@ class StandIn(MetaPathFinder, Loader):
         sys.meta_path.remove(self)
         for name in self._modules():
             del sys.modules[name]
+
+    def installed(self) -> Installed:
+        """Return the context in which it answers."""
+        return Installed(self)
 
     def is_installed(self) -> bool:
         """Return whether it answers."""

@@ -17,29 +17,6 @@ from fgrad.extend.engine import convert
 from fgrad.lax import gather, reduce_precision, scatter
 from fgrad.transforms.calling import is_traced
 
-__all__ = [
-    "KEYS",
-    "SHORT",
-    "Array",
-    "as_array",
-    "check_ranks",
-    "data_of_keys",
-    "dtype_of",
-    "elementwise",
-    "form_of",
-    "from_program",
-    "held",
-    "inexact",
-    "keys_of_data",
-    "made",
-    "named",
-    "of_elements",
-    "of_shapes",
-    "opened",
-    "power",
-    "together",
-]
-
 
 class Array:
     """An array of JAX's kind.
@@ -64,12 +41,10 @@ class Array:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The length of each axis."""
         return self._tensor.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the elements."""
         return dtype_of(self._tensor, self.form)  # type: ignore[no-any-return]
 
     @property
@@ -84,22 +59,18 @@ class Array:
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
         return len(self._tensor.shape)
 
     @property
     def size(self) -> int:
-        """The number of elements."""
         return int(np.prod(self._tensor.shape))
 
     @property
     def nbytes(self) -> int:
-        """The memory that the elements take."""
         return self.size * self.dtype.itemsize
 
     @property
     def itemsize(self) -> int:
-        """The memory that an element takes."""
         return int(self.dtype.itemsize)
 
     def __len__(self) -> int:
@@ -158,15 +129,12 @@ class Array:
         return int(self._value("an index"))
 
     def item(self, *args: Any) -> Any:
-        """Return an element as a number of Python."""
         return self._value("item").item(*args)
 
     def tolist(self) -> Any:
-        """Return the elements in lists."""
         return self._value("tolist").tolist()
 
     def block_until_ready(self) -> Array:
-        """Return the array, which is there already."""
         return self
 
     # -- parts
@@ -186,7 +154,6 @@ class Array:
         return _At(self)
 
     def astype(self, dtype: Any, copy: bool = False, device: Any = None) -> Array:
-        """Return the elements in another dtype."""
         wanted = canonical(dtype)
         if wanted == self.dtype and not self.weak_type:
             return self
@@ -195,17 +162,14 @@ class Array:
         return made(_converted(self._tensor, wanted), form_of(wanted))
 
     def reshape(self, *shape: Any, order: Any = "C") -> Array:
-        """Return the elements in another shape."""
         lengths = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
         return made(fnp.reshape(self._tensor, tuple(map(int, lengths)), order=order), self.form)
 
     def transpose(self, *axes: Any) -> Array:
-        """Return the array with its axes in another order."""
         order = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple | list | type(None)) else axes or None
         return made(fnp.transpose(self._tensor, order), self.form)
 
     def copy(self) -> Array:
-        """Return another array of the same elements."""
         return made(self._tensor, self.form)
 
     def __copy__(self) -> Array:
@@ -241,13 +205,11 @@ class _At:
         return _At(self.array, opened(index))
 
     def get(self, mode: str | None = None, fill_value: Any = None, **options: Any) -> Array:
-        """Return the elements."""
         _refuse(mode, options)
         how = "fill" if mode in ("fill", "drop") else "clip"
         return made(gather(self.array._tensor, self._index(mode), how, fill_value), self.array.form)
 
     def set(self, value: Any, **options: Any) -> Array:
-        """Return a copy with other elements."""
         return self._changed(value, **options)
 
     def add(self, value: Any, **options: Any) -> Array:

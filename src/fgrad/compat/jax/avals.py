@@ -31,7 +31,6 @@ class _Shaped:
     size = property(lambda self: math.prod(self.shape))
 
     def update(self, **changes: Any) -> Any:
-        """Return the same with other parts."""
         parts: dict[str, Any] = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type}
         return type(self)(**parts | changes)
 
@@ -69,7 +68,6 @@ class ShapedArray(_Shaped):
         return f"ShapedArray({self.str_short()}{', weak_type=True' if self.weak_type else ''})"
 
     def strip_weak_type(self) -> Any:
-        """Return the same, strong."""
         return self.update(weak_type=False)
 
     def to_tangent_aval(self) -> ShapedArray:

@@ -15,8 +15,6 @@ from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.numba import is_dispatcher
 from fgrad.transforms.stage import staging
 
-__all__ = ["DEBUG", "io_callback", "pure_callback"]
-
 _METHODS = {"legacy_vectorized": "broadcast_all"}
 
 

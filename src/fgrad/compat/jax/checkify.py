@@ -14,8 +14,6 @@ from fgrad.compat.jax.trees import register_pytree_node, tree_map
 from fgrad.compat.standins import by_name
 from fgrad.transforms.calling import is_traced
 
-__all__ = ["NAMES"]
-
 USER, NAN, INDEX, DIV = (frozenset({name}) for name in ("user", "nan", "index", "div"))
 _FOUND: list[list[str]] = []  # of the functions that run, what failed; the innermost is last
 

@@ -50,7 +50,6 @@ class _Application(Rule):
         self.flat = Flat(lambda xs: custom.fun(*self.whole(xs)), values)
 
     def whole(self, given: Sequence[Any]) -> list[Any]:
-        """Return all arguments."""
         return merged(self.args, self.nondiff, given)
 
     def primal(self, *values: Any) -> list[Any]:
@@ -77,7 +76,6 @@ class _VjpApplication(_Application):
         return outs
 
     def backward(self, *cts: Any) -> list[Any]:
-        """Return the cotangents of the arguments."""
         pairs = zip(cts, self.outs, strict=True)
         given = [self.zero(o) if c is None else made(c, form_of(o.dtype)) for c, o in pairs]
         found = self.custom.bwd(*self.static, self.residuals, unflatten(self.flat.out, given))
@@ -139,7 +137,6 @@ class _JvpApplication(_Application):
         return self.push
 
     def backward(self, *cts: Any) -> list[Any]:
-        """Return the cotangents of the arguments."""
         found = iter(self.pull(cts))
         return [next(found) if f else None for f in self.pattern]
 

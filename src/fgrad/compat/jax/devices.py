@@ -22,8 +22,6 @@ from fgrad.compat.standins import by_name
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["NAMES", "SHARDING"]
-
 
 class Device:
     """Where arrays are."""
@@ -162,7 +160,6 @@ class NamedSharding(Sharding):
     memory_kind: Any = None
 
     def update(self, **changes: Any) -> Self:
-        """Return the same with other parts."""
         return dataclasses.replace(self, **changes)
 
 

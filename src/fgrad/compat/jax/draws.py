@@ -13,8 +13,6 @@ from fgrad.compat.jax.arrays import KEYS, Array, as_array, data_of_keys, keys_of
 from fgrad.compat.jax.types import BFLOAT16
 from fgrad.core.tensor import Tensor
 
-__all__ = ["NAMES"]
-
 # what is drawn where no dtype is given, if it is no float; it has 64 bits where these are enabled
 _KINDS = dict.fromkeys(("geometric", "poisson", "rademacher", "randint"), "i8") | {"bits": "u8"}
 

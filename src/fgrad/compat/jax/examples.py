@@ -14,8 +14,6 @@ from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.trees import flatten, unflatten
 from fgrad.compat.standins import by_name
 
-__all__ = ["OPTIMIZERS", "STAX"]
-
 Schedule = Callable[[Any], Any]
 _array: Callable[[Any], Any] = as_array  # for checkers, which know no operators of arrays
 

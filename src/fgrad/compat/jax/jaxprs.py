@@ -34,8 +34,6 @@ from fgrad.core.trace import Tracer, current
 from fgrad.transforms.calling import is_traced
 from fgrad.transforms.operations import Operation
 
-__all__ = ["AD", "API", "BATCHING", "CORE", "OWN", "closure_convert", "linear_transpose", "make_jaxpr"]
-
 JVPS: dict[Primitive, Function] = {}
 TRANSPOSES: dict[Primitive, Function] = {}
 BATCHERS: dict[Primitive, Function] = {}
@@ -89,7 +87,6 @@ class Primitive:
         return self.name
 
     def def_impl(self, impl: Function) -> Function:
-        """Declare what computes it."""
         self.impl = impl
         return impl
 
@@ -103,7 +100,6 @@ class Primitive:
         return params
 
     def bind(self, /, *args: Any, **params: Any) -> Any:
-        """Apply it."""
         if self._operation is None:
             rules: dict[str, Function] = {
                 "run": self._run,
@@ -173,7 +169,6 @@ class OwnPrimitive(Primitive):
         self.own, self.multiple_results = own, own in PRIMITIVES and PRIMITIVES[own].many
 
     def bind(self, /, *args: Any, **params: Any) -> Any:
-        """Apply it."""
         if self.own not in PRIMITIVES:
             raise NotImplementedError(f"fgrad has no jax.lax.{self.name}_p: call jax.lax.{self.name}")
         values = [a._tensor if a.__class__ is Array else a for a in args]
@@ -189,7 +184,6 @@ class CustomCall(Primitive):
     multiple_results = True
 
     def bind(self, /, *args: Any, region: programs.Region, **_: Any) -> Any:
-        """Apply the function."""
         values = [a._tensor if a.__class__ is Array else a for a in args[: len(region.args)]]
         return [from_program(o) for o in region.primitive.apply(*values, **region.params)]  # type: ignore[misc]
 
@@ -251,7 +245,6 @@ class _Parts:
     """What is made of parts, which others may replace."""
 
     def replace(self, **changes: Any) -> Any:
-        """Return the same with other parts."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
 
@@ -489,16 +482,13 @@ class PartialVal(NamedTuple):
 
     @classmethod
     def known(cls, const: Any) -> PartialVal:
-        """Return it for a value."""
         return cls(None, const)
 
     @classmethod
     def unknown(cls, aval: Any) -> PartialVal:
-        """Return it for what has only a shape and a dtype."""
         return cls(aval, None)
 
     def is_known(self) -> bool:
-        """Return whether there is a value."""
         return self.pval is None
 
 

@@ -35,8 +35,6 @@ from fgrad.compat.jax.types import CONFIG, promoted
 from fgrad.compat.standins import absent, by_name, words
 from fgrad.nn.geometry import pads
 
-__all__ = ["NAMES"]
-
 Function = Callable[..., Any]
 _REST: Any = object()
 

@@ -26,8 +26,6 @@ from fgrad.compat.standins import by_name, words
 from fgrad.core.trace import Tracer
 from fgrad.extend import operation
 
-__all__ = ["LAX", "NUMPY", "SCIPY"]
-
 Function = Callable[..., Any]
 
 

@@ -39,8 +39,6 @@ from fgrad.compat.standins import Source, absent, together, words
 from fgrad.core.trace import Trace, current
 from fgrad.transforms.calling import is_traced
 
-__all__ = ["MODULES"]
-
 # libraries ask for its origin, which is `Union`
 ArrayLike = Union[Array, np.ndarray, np.bool_, np.number, bool, int, float, complex]  # noqa: UP007
 

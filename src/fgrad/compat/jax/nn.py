@@ -18,8 +18,6 @@ from fgrad.compat.jax.numpy import shape_of
 from fgrad.compat.jax.types import canonical
 from fgrad.compat.standins import absent, by_name, words
 
-__all__ = ["NAMES", "logsumexp"]
-
 
 def _activation(name: str, *, inexact: bool = True) -> Callable[..., Array]:
     found = getattr(fgrad.nn, name)

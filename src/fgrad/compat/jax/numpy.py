@@ -45,8 +45,6 @@ from fgrad.core.tensor import Tensor
 from fgrad.lax.indexing import missing
 from fgrad.transforms.calling import is_traced
 
-__all__ = ["FFT", "NAMES", "shape_of", "wide_enough", "wrapped"]
-
 Function = Callable[..., Any]
 Shape = Sequence[int] | int
 
@@ -661,6 +659,7 @@ stack = _joined("stack")
 
 
 def dtype_of(x: Any) -> Any:
+    """Return the dtype that stands for itself or has another name."""
     return x.dtype if isinstance(x, Scalar | Array | np.ndarray | np.generic) else x
 
 
@@ -685,7 +684,6 @@ class Scalar:
         self.__name__ = self.dtype.name
 
     def __call__(self, x: Any = 0) -> Array:
-        """Return an array of this dtype."""
         return array(x, self.dtype)
 
     def __eq__(self, other: object) -> bool:

@@ -15,8 +15,6 @@ from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.types import default
 from fgrad.compat.standins import by_name, words
 
-__all__ = ["NAMES"]
-
 
 class RoundingMethod(Enum):
     """Where halves are rounded to."""

@@ -10,9 +10,6 @@ from fgrad.compat.jax.arrays import inexact, made, named, opened
 from fgrad.compat.jax.trees import ravel_pytree
 from fgrad.scipy.sparse.conjugate import conjugate_gradients
 
-__all__ = ["SPARSE_LINALG"]
-
-
 _OPTIONS = {"bicgstab": (), "cg": (), "gmres": ("restart", "solve_method")}
 
 

@@ -91,7 +91,6 @@ class Flat:
 
     @property
     def tensors(self) -> list[Any]:
-        """The arguments."""
         return [a._tensor for a in self.arrays]
 
     def staged(self, *, greedy: bool = True, undrawn: bool = False) -> tuple[Program, Sequence[Any]]:
@@ -560,7 +559,6 @@ class PjitFunction:
         return self if instance is None else functools.partial(self, instance)
 
     def clear_cache(self) -> None:
-        """Forget what was compiled."""
         self.programs.clear()
 
     def trace(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -605,7 +603,6 @@ class Lowered(Compiled):
     """A function before it is compiled."""
 
     def lower(self) -> Lowered:
-        """Return the same."""
         return self
 
     def compile(self, *_: Any, **__: Any) -> Compiled:

@@ -17,8 +17,6 @@ from fgrad.compat.jax.arrays import Array, as_array, form_of, made
 from fgrad.compat.jax.types import promoted
 from fgrad.compat.standins import by_name
 
-__all__ = ["TREE", "TREE_UTIL", "flatten", "ravel_pytree", "unflatten"]
-
 NAMESPACE = "jax"
 IsLeaf = Callable[[Any], bool] | None
 PyTreeDef = optree.PyTreeSpec

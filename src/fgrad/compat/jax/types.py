@@ -12,19 +12,6 @@ import numpy as np
 from fgrad.compat.jax.errors import TypePromotionError
 from fgrad.random import threefry
 
-__all__ = [
-    "BFLOAT16",
-    "CONFIG",
-    "KEY",
-    "Config",
-    "KeyType",
-    "canonical",
-    "default",
-    "issubdtype",
-    "promote_types",
-    "to_inexact",
-]
-
 DType = np.dtype[Any]
 
 
@@ -107,12 +94,10 @@ class Config:
         return self.jax_enable_x64, self.jax_threefry_partitionable
 
     def read(self, name: str) -> Any:
-        """Return one."""
         return getattr(self, name)
 
     @property
     def x64_enabled(self) -> bool:
-        """Whether dtypes of 64 bits are as they are."""
         return self.jax_enable_x64
 
 
