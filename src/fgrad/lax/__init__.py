@@ -15,6 +15,10 @@ from fgrad.lax.loops import while_loop as while_loop
 from fgrad.lax.maps import associative_scan as associative_scan
 from fgrad.lax.maps import map as map
 from fgrad.lax.scans import scan as scan
+from fgrad.lax.sized import bincount as bincount
+from fgrad.lax.sized import nonzero as nonzero
+from fgrad.lax.sized import repeat as repeat
+from fgrad.lax.sized import unique as unique
 from fgrad.names import offered as _offered
 from fgrad.ops.precision import reduce_precision as reduce_precision
 from fgrad.transforms.collectives import all_gather as all_gather

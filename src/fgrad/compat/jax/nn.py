@@ -14,7 +14,7 @@ from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import Array, as_array, elementwise, inexact, made, named, opened
 from fgrad.compat.jax.draws import NAMES as DRAWS
 from fgrad.compat.jax.numpy import NAMES as NUMPY
-from fgrad.compat.jax.numpy import shape_of
+from fgrad.compat.jax.numpy import shape_of, wrapped
 from fgrad.compat.jax.types import canonical
 from fgrad.compat.standins import absent, by_name, words
 
@@ -49,13 +49,11 @@ def logsumexp(
     where: Any = None,
 ) -> Any:
     """Return the logarithm of a sum of exponentials, and its sign if that is asked for."""
-    x, weights, chosen = as_array(a), None if b is None else as_array(b)._tensor, opened(where)
+    x, weights = as_array(a), None if b is None else as_array(b)._tensor
     values = inexact(x)._tensor
-    if return_sign:
-        values = values if chosen is None else fnp.where(chosen, values, -np.inf)
-        found = fgrad.scipy.special.logsumexp(values, axis, weights, keepdims, return_sign=True)
-        return tuple([made(y, x.strong) for y in found])
-    return made(fgrad.nn.logsumexp(values, axis, b=weights, keepdims=keepdims, where=chosen), x.strong)
+    values = values if where is None else fnp.where(opened(where), values, -np.inf)
+    found = fgrad.scipy.special.logsumexp(values, axis, weights, keepdims, return_sign)
+    return wrapped(found, x.strong)
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> Array:

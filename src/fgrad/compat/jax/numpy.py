@@ -397,19 +397,10 @@ def where(condition: Any, x: Any = None, y: Any = None, **kwargs: Any) -> Any:
 
 def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
     """Return the indices of elements that are not zero; with a `size`, so many of each, also where traced."""
-    x = fnp.atleast_1d(as_array(a).astype(bool)._tensor)
+    x = as_array(a)._tensor
     if size is None:
-        return tuple(made(i).astype(int) for i in fnp.nonzero(x))
-    flat = fnp.reshape(x, -1)
-    order = fnp.argsort(fnp.logical_not(flat), kind="stable")[:size]
-    order = fnp.pad(order, (0, size - order.shape[0]))
-    is_one = fnp.arange(size) < fnp.sum(flat)
-    fills = fill_value if isinstance(fill_value, tuple) else (fill_value or 0,) * x.ndim
-    found, left = [], order
-    for length, fill in zip(reversed(x.shape), reversed(fills), strict=True):
-        found.append(fnp.where(is_one, left % max(length, 1), fill))
-        left = left // max(length, 1)
-    return tuple(made(i).astype(int) for i in reversed(found))
+        return tuple(made(i).astype(int) for i in fnp.nonzero(fnp.atleast_1d(x)))
+    return tuple(made(i).astype(int) for i in fgrad.lax.nonzero(x, size, fill_value or 0))
 
 
 def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Array:
@@ -433,26 +424,10 @@ def unique(
         raise NotImplementedError(
             "fgrad's jax.numpy.unique has no size together with axis, or for no element"
         )
-    flat = fnp.reshape(x._tensor, -1)
-    order = fnp.argsort(flat, kind="stable")
-    ordered = flat[order]
-    differs = ordered[1:] != ordered[:-1]
-    if flat.dtype.kind in "fc" and kwargs.get("equal_nan", True):
-        differs = fnp.logical_and(differs, fnp.logical_not(fnp.isnan(ordered[1:]) & fnp.isnan(ordered[:-1])))
-    starts = fnp.concatenate([fnp.ones(1, bool), differs])
-    (first,) = (i._tensor for i in nonzero(starts, size=size, fill_value=flat.shape[0]))
-    is_one = first < flat.shape[0]
-    fill = ordered[0] if fill_value is None else as_array(fill_value).astype(x.dtype)._tensor
-    at = fnp.minimum(first, flat.shape[0] - 1)
-    found = [made(fnp.where(is_one, ordered[at], fill), x.strong)]
-    if return_index:
-        found.append(made(fnp.where(is_one, order[at], order[0])).astype(int))
-    if return_inverse:
-        places = fnp.cumsum(starts) - 1
-        found.append(made(fnp.reshape(places[fnp.argsort(order)], x.shape)).astype(int))
-    if return_counts:
-        found.append(made(fnp.diff(first, append=flat.shape[0])).astype(int))
-    return tuple(found) if len(found) > 1 else found[0]
+    found = fgrad.lax.unique(x._tensor, size, opened(fill_value), **flags, **kwargs)
+    if not any(flags.values()):
+        return made(found, x.strong)
+    return made(found[0], x.strong), *(made(places).astype(int) for places in found[1:])
 
 
 def histogram(a: Any, *args: Any, **kwargs: Any) -> tuple[Array, Array]:
@@ -466,9 +441,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     if length is None:
         counted: Array = _any("bincount")(x, weights, minlength)
         return counted
-    given = 1 if weights is None else weights
-    start: Array = zeros(length, int if weights is None else as_array(weights).dtype)
-    return start.at[elementwise(lambda t: fnp.maximum(t, 0), x)].add(given)
+    return made(fgrad.lax.bincount(opened(as_array(x)), length, opened(weights)))
 
 
 def clip(arr: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None) -> Array:
@@ -484,11 +457,8 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
     if total_repeat_length is None:
         every: Array = _of_one("repeat", _moved)(a, repeats, axis)
         return every
-    x = as_array(a) if axis is not None else NAMES["ravel"](a)
-    n = x.shape[axis or 0]
-    ends = NAMES["cumsum"](NAMES["broadcast_to"](array(repeats), (n,)))
-    places = NAMES["searchsorted"](ends, arange(total_repeat_length), side="right")
-    return take(x, clip(places, max=n - 1), axis or 0)
+    x = as_array(a)
+    return made(fgrad.lax.repeat(x._tensor, opened(array(repeats)), total_repeat_length, axis), x.form)
 
 
 def take(
