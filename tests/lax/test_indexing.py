@@ -116,3 +116,83 @@ def test_every_example_has_its_place():
     np.testing.assert_array_equal(found, [X[i, i : i + 2] for i in range(3)])
     found = fg.vmap(lambda x, i: lax.gather(x, i, "fill", 0))(X, np.array([[1], [9], [-4]]))
     np.testing.assert_array_equal(found, [[1], [0], [8]])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, -1, None])
+def test_elements_along_an_axis_out_of_bounds(axis, compiled):
+    run = fg.jit if compiled else lambda f: f
+    x = X.reshape(-1) if axis is None else X
+    i = np.array([0, -1, 12, -13])
+    i = i if axis is None else np.outer(i, [1] * 4) if axis == 0 else np.outer([1] * 3, i)
+    n = x.shape[axis or 0]
+    inside = np.take_along_axis(x, np.clip(i, -n, n - 1), axis or 0)
+    found = run(lambda x, i: lax.take_along_axis(x, i, axis, "clip"))(X, i)
+    np.testing.assert_array_equal(found, inside)
+    found = run(lambda x, i: lax.take_along_axis(x, i, axis, fill_value=-2.0))(X, i)
+    np.testing.assert_array_equal(found, np.where((i < -n) | (i >= n), -2.0, inside))
+    check_grads(lambda x: lax.take_along_axis(x, i, axis, fill_value=-2.0), (X,), order=2)
+    with pytest.raises(ValueError, match="modes 'clip' and 'fill'"):
+        lax.take_along_axis(X, i, axis, "wrap")
+
+
+def test_what_is_read_along_an_axis_out_of_bounds():
+    found = lax.take_along_axis(np.arange(3, dtype=np.int8), np.array([5, -1]))
+    np.testing.assert_array_equal(found, np.array([-128, 2], np.int8), strict=True)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("at", [0, 1, 9, -1])
+def test_parts_along_one_axis(at, compiled):
+    run = fg.jit if compiled else lambda f: f
+    for axis, size in ((0, 2), (1, 3), (-1, 1)):
+        n = X.shape[axis]
+        first = min(max(at + n if at < 0 else at, 0), n - size)
+        part = np.take(X, np.arange(first, first + size), axis)
+        found = run(lambda x, i, size=size, axis=axis: lax.dynamic_slice_in_dim(x, i, size, axis))(X, at)
+        np.testing.assert_array_equal(found, part)
+        expected = np.array(X)
+        np.moveaxis(expected, axis, 0)[first : first + size] = -1
+        found = run(lambda x, u, i, axis=axis: lax.dynamic_update_slice_in_dim(x, u, i, axis))(
+            X, np.full_like(part, -1), at
+        )
+        np.testing.assert_array_equal(found, expected)
+        first = min(max(at + n if at < 0 else at, 0), n - 1)
+        place = np.take(X, first, axis)
+        for keepdims in (False, True):
+            found = run(lambda x, i, a=axis, k=keepdims: lax.dynamic_index_in_dim(x, i, a, k))(X, at)
+            np.testing.assert_array_equal(found, np.expand_dims(place, axis) if keepdims else place)
+            expected = np.array(X)
+            np.moveaxis(expected, axis, 0)[first] = place + 1
+            found = run(lambda x, u, i, axis=axis: lax.dynamic_update_index_in_dim(x, u, i, axis))(
+                X, np.asarray(found) + 1, at
+            )
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("widths", [(0, 0, 0), (1, 2, 0), (1, 0, 2), (-1, 2, 1), (-2, -1, 3), (0, -3, 0)])
+def test_padding_around_and_between(widths):
+    def reference(row, low, high, between):
+        spread = [v for k, x in enumerate(row) for v in ([x] if not k else [7.0] * between + [x])]
+        whole = [7.0] * max(low, 0) + spread + [7.0] * max(high, 0)
+        return whole[max(-low, 0) : len(whole) - max(-high, 0)]
+
+    expected = np.array([reference(row, *widths) for row in X])
+    run = lambda x, value: lax.pad(x, value, [(0, 0, 0), widths])
+    np.testing.assert_array_equal(run(X, 7.0), expected)
+    np.testing.assert_array_equal(fg.jit(run)(X, 7.0), expected)
+    np.testing.assert_array_equal(lax.pad(X.T, 7.0, [widths, (0, 0, 0)]), expected.T)
+    check_grads(run, (X, 7.0), order=2)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_greatest_and_least_elements(axis):
+    x = np.array([[1.0, 3.0, 3.0], [2.0, 0.0, 5.0], [1.0, 4.0, -1.0]])
+    for descending in (True, False):
+        order = np.argsort(-x if descending else x, axis, kind="stable").take([0, 1], axis)
+        for run in (lambda f: f, fg.jit):
+            top = run(lambda x, d=descending: lax.top_k(x, 2, axis, descending=d))
+            values, places = top(x)
+            np.testing.assert_array_equal(places, order)
+            np.testing.assert_array_equal(values, np.take_along_axis(x, order, axis))
+    check_grads(lambda x: lax.top_k(x, 2, axis)[0], (x + np.arange(9).reshape(3, 3) / 10,), order=2)

@@ -6,10 +6,17 @@ from fgrad.lax.branches import select as select
 from fgrad.lax.branches import switch as switch
 from fgrad.lax.implicit import custom_linear_solve as custom_linear_solve
 from fgrad.lax.implicit import custom_root as custom_root
+from fgrad.lax.indexing import dynamic_index_in_dim as dynamic_index_in_dim
 from fgrad.lax.indexing import dynamic_slice as dynamic_slice
+from fgrad.lax.indexing import dynamic_slice_in_dim as dynamic_slice_in_dim
+from fgrad.lax.indexing import dynamic_update_index_in_dim as dynamic_update_index_in_dim
 from fgrad.lax.indexing import dynamic_update_slice as dynamic_update_slice
+from fgrad.lax.indexing import dynamic_update_slice_in_dim as dynamic_update_slice_in_dim
 from fgrad.lax.indexing import gather as gather
+from fgrad.lax.indexing import pad as pad
 from fgrad.lax.indexing import scatter as scatter
+from fgrad.lax.indexing import take_along_axis as take_along_axis
+from fgrad.lax.indexing import top_k as top_k
 from fgrad.lax.loops import fori_loop as fori_loop
 from fgrad.lax.loops import while_loop as while_loop
 from fgrad.lax.maps import associative_scan as associative_scan

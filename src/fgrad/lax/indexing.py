@@ -97,6 +97,41 @@ def scatter(x: Any, index: Any, value: Any, mode: str = "drop", *, add: bool = F
     return new
 
 
+def take_along_axis(
+    x: Any, indices: Any, axis: int | None = -1, mode: str = "fill", fill_value: Any = None
+) -> Any:
+    """Return elements by an index for each place along an axis, where indices may be out of bounds.
+
+    Args:
+        x: array.
+        indices: integers, of as many axes as `x`; the others broadcast.
+        axis: the axis; None: `x` is flattened.
+        mode: as for `gather`.
+        fill_value: as for `gather`.
+
+    Returns:
+        Tensor of the dtype of `x`.
+
+    Raises:
+        ValueError: an unknown mode.
+
+    Derivative:
+        That of `take_along_axis`, of the moved index; none where a number is filled in.
+
+    Example:
+        >>> take_along_axis(np.array([[1.0, 2.0]]), np.array([[1, 5]]))
+        Tensor([[ 2., nan]])
+    """
+    x, i = fnp.asarray(x), fnp.asarray(indices)
+    if mode not in {"clip", "fill"}:
+        raise ValueError(f"take_along_axis has the modes 'clip' and 'fill', not {mode!r}")
+    n = x.size if axis is None else x.shape[axis]
+    found = fnp.take_along_axis(x, fnp.clip(i, -n, n - 1), axis)
+    if mode == "clip":
+        return found
+    return fnp.where(_is_outside(i, n), missing(x.dtype) if fill_value is None else fill_value, found)
+
+
 def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> Any:
     """Return a part of an array, of a size that is known, from a place that need not be.
 
@@ -119,6 +154,53 @@ def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> Any:
     return fnp.asarray(x)[_part(x, starts, sizes)]
 
 
+def dynamic_slice_in_dim(x: Any, start: Any, size: int, axis: int = 0) -> Any:
+    """Return a part of an array along one axis, of a size that is known, from a place that need not be.
+
+    Args:
+        x: array.
+        start: an integer, as in `dynamic_slice`.
+        size: the length of the part.
+        axis: the axis.
+
+    Returns:
+        Tensor of the dtype of `x`.
+
+    Derivative:
+        That of the slice.
+
+    Example:
+        >>> fg.jit(lambda i: dynamic_slice_in_dim(np.eye(3), i, 1))(2)
+        array([[0., 0., 1.]])
+    """
+    sizes, starts = list(x.shape), [0] * len(x.shape)
+    sizes[axis], starts[axis] = size, start
+    return dynamic_slice(x, starts, sizes)
+
+
+def dynamic_index_in_dim(x: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Any:
+    """Return one place along an axis, which need not be known.
+
+    Args:
+        x: array.
+        index: an integer, as in `dynamic_slice`.
+        axis: the axis.
+        keepdims: whether the axis stays with length one.
+
+    Returns:
+        Tensor of the dtype of `x`.
+
+    Derivative:
+        That of the index.
+
+    Example:
+        >>> fg.jit(lambda i: dynamic_index_in_dim(np.eye(3), i, keepdims=False))(2)
+        array([0., 0., 1.])
+    """
+    found = dynamic_slice_in_dim(x, index, 1, axis)
+    return found if keepdims else fnp.squeeze(found, axis)
+
+
 def dynamic_update_slice(x: Any, update: Any, starts: Sequence[Any]) -> Any:
     """Return a copy of an array with another part, at a place that need not be known.
 
@@ -138,8 +220,119 @@ def dynamic_update_slice(x: Any, update: Any, starts: Sequence[Any]) -> Any:
         array([0., 0., 1., 1.])
     """
     new = fnp.array(x)
-    new[_part(x, starts, update.shape)] = update
+    new[_part(x, starts, np.shape(update))] = update
     return new
+
+
+def dynamic_update_slice_in_dim(x: Any, update: Any, start: Any, axis: int = 0) -> Any:
+    """Return a copy of an array with another part along one axis, at a place that need not be known.
+
+    Args:
+        x: array.
+        update: the part.
+        start: an integer, as in `dynamic_slice`.
+        axis: the axis.
+
+    Returns:
+        Tensor of the shape and dtype of `x`.
+
+    Derivative:
+        That of the assignment.
+
+    Example:
+        >>> fg.jit(lambda i: dynamic_update_slice_in_dim(np.zeros(4), np.ones(2), i))(9)
+        array([0., 0., 1., 1.])
+    """
+    starts: list[Any] = [0] * len(x.shape)
+    starts[axis] = start
+    return dynamic_update_slice(x, update, starts)
+
+
+def dynamic_update_index_in_dim(x: Any, update: Any, index: Any, axis: int = 0) -> Any:
+    """Return a copy of an array with another place along an axis, which need not be known.
+
+    Args:
+        x: array.
+        update: what is there, with the axis or without it.
+        index: an integer, as in `dynamic_slice`.
+        axis: the axis.
+
+    Returns:
+        Tensor of the shape and dtype of `x`.
+
+    Derivative:
+        That of the assignment.
+
+    Example:
+        >>> fg.jit(lambda i: dynamic_update_index_in_dim(np.zeros((2, 2)), np.ones(2), i))(1)
+        array([[0., 0.],
+               [1., 1.]])
+    """
+    new = update if len(np.shape(update)) == len(x.shape) else fnp.expand_dims(update, axis)
+    return dynamic_update_slice_in_dim(x, new, index, axis)
+
+
+def pad(x: Any, value: Any, widths: Sequence[tuple[int, int, int]]) -> Any:
+    """Return an array with a value around it and between its elements.
+
+    Args:
+        x: array.
+        value: number.
+        widths: for each axis, how many places come before, behind, and between any two elements; of the
+            first two, less than none cut off.
+
+    Returns:
+        Tensor of the dtype of `x`.
+
+    Derivative:
+        In `x` the cotangent at its places, in `value` the sum of the others.
+
+    Example:
+        >>> pad(np.array([1.0, 2.0, 3.0]), 0.0, [(-1, 2, 1)])
+        Tensor([0., 2., 0., 3., 0., 0.])
+    """
+    x = fnp.asarray(x)
+    value = fnp.asarray(value).astype(x.dtype)
+    for axis, (low, high, between) in enumerate(widths):
+        length = x.shape[axis] + max(x.shape[axis] - 1, 0) * between
+        places: list[Any] = [slice(None)] * len(x.shape)
+        if between:
+            wide = fnp.array(fnp.broadcast_to(value, (*x.shape[:axis], length, *x.shape[axis + 1 :])))
+            places[axis] = slice(None, None, between + 1)
+            wide[tuple(places)] = x
+            x = wide
+        around = [(0, 0)] * len(x.shape)
+        around[axis] = (max(low, 0), max(high, 0))
+        x = fnp.pad(x, around, constant_values=value)
+        places[axis] = slice(max(-low, 0), x.shape[axis] - max(-high, 0))
+        x = x[tuple(places)]
+    return x
+
+
+def top_k(x: Any, k: int, axis: int = -1, *, descending: bool = True) -> tuple[Any, Any]:
+    """Return the greatest elements along an axis, the greatest first, and their indices.
+
+    Args:
+        x: real array.
+        k: how many.
+        axis: the axis.
+        descending: whether they are the greatest; otherwise the least ones, the least first.
+
+    Returns:
+        Tensors of the dtype of `x` and of integers, of length `k` along the axis; equal elements stay in
+        order.
+
+    Derivative:
+        That of the elements at these indices.
+
+    Example:
+        >>> top_k(np.array([1.0, 3.0, 2.0]), 2)
+        (Tensor([3., 2.]), Tensor([1, 2]))
+    """
+    x = fnp.asarray(x)
+    order = fnp.argsort(x, axis, stable=True, descending=descending)
+    places = order[(*(slice(None),) * (axis % len(x.shape)), slice(k))]
+    return fnp.take_along_axis(x, places, axis), places
 
 
 def _part(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> tuple[Any, ...]:

@@ -22,6 +22,7 @@ from fgrad.compat.jax.arrays import (
     as_array,
     elementwise,
     made,
+    moved,
     named,
     of_elements,
     opened,
@@ -201,11 +202,6 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
     return _settled(init_val, run)
 
 
-def clamp(min: Any, x: Any, max: Any) -> Array:
-    """Return elements between limits."""
-    return NUMPY["clip"](x, min, max)  # type: ignore[no-any-return]
-
-
 def stop_gradient(x: Any) -> Any:
     """Return arrays through which no derivative passes."""
     return tree_map(lambda v: made(fgrad.stop_gradient(v._tensor), v.form) if v.__class__ is Array else v, x)
@@ -213,12 +209,9 @@ def stop_gradient(x: Any) -> Any:
 
 def top_k(operand: Any, k: int, *, axis: int = -1, descending: bool = True) -> list[Array]:
     """Return the `k` greatest or least elements along an axis, and their indices."""
-    given = as_array(operand)
-    x = fnp.moveaxis(opened(given), axis, -1)
-    order = fnp.argsort(x, axis=-1, stable=True, descending=descending)[..., :k]
-    found = [fnp.take_along_axis(x, order, -1), order]
-    values, places = (fnp.moveaxis(v, -1, axis) for v in found)
-    return [made(values, given.strong), made(places).astype(int)]
+    x = as_array(operand)
+    values, places = fgrad.lax.top_k(opened(x), k, axis, descending=descending)
+    return [made(values, x.strong), made(places).astype(int)]
 
 
 class ScatterDimensionNumbers(NamedTuple):
@@ -256,52 +249,6 @@ def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int 
         return [as_array(x).astype(old.dtype)._tensor for x, old in zip(found, flat.arrays, strict=True)]
 
     return flat.filled(fgrad.lax.associative_scan(combine, flat.tensors, reverse, axis))
-
-
-def _starts(found: Any) -> list[Any]:
-    return [as_array(start)._tensor for start in found]
-
-
-def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any) -> Array:
-    """Return a part of an array, of a size that is known, from a place that need not be."""
-    x = as_array(operand)
-    return made(fgrad.lax.dynamic_slice(x._tensor, _starts(start_indices), slice_sizes), x.form)
-
-
-def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Array:
-    """Return a part of an array along one axis."""
-    x = as_array(operand)
-    sizes, starts = list(x.shape), [0] * x.ndim
-    sizes[axis], starts[axis] = slice_size, start_index
-    return dynamic_slice(x, starts, sizes)
-
-
-def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Array:
-    """Return one place along an axis."""
-    out = dynamic_slice_in_dim(operand, index, 1, axis)
-    return out if keepdims else made(fnp.squeeze(out._tensor, axis), out.form)
-
-
-def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array:
-    """Return a copy of an array with another part."""
-    x = as_array(operand)
-    new = as_array(update).astype(x.dtype)._tensor
-    return made(fgrad.lax.dynamic_update_slice(x._tensor, new, _starts(start_indices)), x.form)
-
-
-def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Array:
-    """Return a copy of an array with another part along one axis."""
-    starts: list[Any] = [0] * as_array(operand).ndim
-    starts[axis] = start_index
-    return dynamic_update_slice(operand, update, starts)
-
-
-def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Array:
-    """Return a copy of an array with another place along an axis."""
-    x, new = as_array(operand), as_array(update)
-    if new.ndim != x.ndim:
-        new = made(fnp.expand_dims(new._tensor, axis), new.form)
-    return dynamic_update_slice_in_dim(x, new, index, axis)
 
 
 # ---- windows
@@ -366,7 +313,7 @@ def conv_general_dilated(
         sides, spread_by = [tuple(map(int, p)) for p in sides], tuple(lhs_dilation or ones)
         if any(min(p) < 0 for p in sides):  # which cuts off
             widths = [(*p, d - 1) for p, d in zip(sides, spread_by, strict=True)]
-            x = operands.pad(made(x), 0, [(0, 0, 0), (0, 0, 0), *widths])._tensor
+            x = fgrad.lax.pad(x, 0, [(0, 0, 0), (0, 0, 0), *widths])
             sides, spread_by = [(0, 0)] * rank, ones
         y = fgrad.nn.conv(
             x,
@@ -578,6 +525,25 @@ NAMES: dict[str, Any] = {
     "approx_min_k": lambda operand, k, reduction_dimension=-1, recall_target=0.95: top_k(
         operand, k, axis=reduction_dimension, descending=False
     ),
+    "clamp": lambda min, x, max: NUMPY["clip"](x, min, max),
+    "dynamic_slice": lambda operand, start_indices, slice_sizes: moved(
+        fgrad.lax.dynamic_slice, operand, start_indices, slice_sizes
+    ),
+    "dynamic_slice_in_dim": lambda operand, start_index, slice_size, axis=0: moved(
+        fgrad.lax.dynamic_slice_in_dim, operand, start_index, slice_size, axis
+    ),
+    "dynamic_index_in_dim": lambda operand, index, axis=0, keepdims=True: moved(
+        fgrad.lax.dynamic_index_in_dim, operand, index, axis, keepdims
+    ),
+    "dynamic_update_slice": lambda operand, update, start_indices: moved(
+        fgrad.lax.dynamic_update_slice, operand, update, start_indices
+    ),
+    "dynamic_update_slice_in_dim": lambda operand, update, start_index, axis: moved(
+        fgrad.lax.dynamic_update_slice_in_dim, operand, update, start_index, axis
+    ),
+    "dynamic_update_index_in_dim": lambda operand, update, index, axis: moved(
+        fgrad.lax.dynamic_update_index_in_dim, operand, update, index, axis
+    ),
     "axis_index": lambda axis_name: made(fgrad.lax.axis_index(axis_name)),
     "select": lambda pred, on_true, on_false: NUMPY["where"](pred, on_true, on_false),  # noqa: PLW0108 -- names
     "broadcast_to_rank": lambda x, rank: as_array(x).reshape((1,) * (rank - np.ndim(x)) + np.shape(x)),
@@ -598,11 +564,9 @@ NAMES: dict[str, Any] = {
         as_array(operand).form,
     ),
     **by_name(
-        *(ConvDimensionNumbers, Precision, ScatterDimensionNumbers, associative_scan, clamp),
-        *(cond, conv_general_dilated, conv_general_dilated_local, conv_general_dilated_patches),
-        *(conv_transpose, dot_general, dynamic_index_in_dim, dynamic_slice, dynamic_slice_in_dim),
-        *(dynamic_update_index_in_dim, dynamic_update_slice, dynamic_update_slice_in_dim),
-        *(fori_loop, padtype_to_pads, reduce_window, scan, scatter_add, stop_gradient),
-        *(switch, top_k, while_loop),
+        *(ConvDimensionNumbers, Precision, ScatterDimensionNumbers, associative_scan, cond),
+        *(conv_general_dilated, conv_general_dilated_local, conv_general_dilated_patches, conv_transpose),
+        *(dot_general, fori_loop, padtype_to_pads, reduce_window, scan, scatter_add, stop_gradient, switch),
+        *(top_k, while_loop),
     ),
 }

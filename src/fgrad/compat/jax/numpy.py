@@ -42,7 +42,6 @@ from fgrad.compat.jax.types import (
 )
 from fgrad.compat.standins import by_name, words
 from fgrad.core.tensor import Tensor
-from fgrad.lax.indexing import missing
 from fgrad.transforms.calling import is_traced
 
 Function = Callable[..., Any]
@@ -480,23 +479,24 @@ def take(
     return made(fgrad.lax.gather(x._tensor, place, "fill", fill), x.strong)
 
 
+def how(mode: Any) -> str:
+    """Return how `fgrad.lax.gather` reads out of bounds in a mode of JAX's."""
+    modes = {"clip": "clip", "fill": "fill", "fill_or_drop": "fill", "promise_in_bounds": "clip"}
+    name = str(getattr(mode, "name", mode or "fill")).lower()
+    if name not in modes:
+        raise ValueError(f"Unknown gather mode {mode!r}")
+    return modes[name]
+
+
 def take_along_axis(
     arr: Any, indices: Any, axis: int | None = -1, mode: Any = None, fill_value: Any = None, *,
     wrap_negative_indices: bool = True,
 ) -> Array:  # fmt: skip
     """Return elements by an index for each place along an axis; those out of bounds as in `take`."""
     x, i = as_array(arr), as_array(indices)._tensor
-    n, first = x.size if axis is None else x.shape[axis], 0
-    if wrap_negative_indices:
-        first = -n
-    out = fnp.take_along_axis(x._tensor, fnp.clip(i, first, n - 1), axis)
-    mode = str(getattr(mode, "name", mode or "fill")).lower()
-    if mode in ("fill", "fill_or_drop"):
-        fill = missing(out.dtype) if fill_value is None else as_array(fill_value).astype(x.dtype)._tensor
-        out = fnp.where((i < first) | (i >= n), fill, out)
-    elif mode not in ("clip", "promise_in_bounds"):
-        raise ValueError(f"Unknown gather mode {mode!r}")
-    return made(out, x.strong)
+    n = x.size if axis is None else x.shape[axis]
+    i = i if wrap_negative_indices else fnp.where(i < 0, n if how(mode) == "fill" else 0, i)
+    return made(fgrad.lax.take_along_axis(x._tensor, i, axis, how(mode), opened(fill_value)), x.strong)
 
 
 def einsum(

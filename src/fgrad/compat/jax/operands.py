@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import fgrad.nn
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, opened
+from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, moved, opened
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.types import default
 from fgrad.compat.standins import by_name, words
@@ -44,16 +45,6 @@ def div(x: Any, y: Any) -> Array:
     return elementwise(quotient, x, y)
 
 
-def _moved(function: Callable[..., Any]) -> Callable[..., Array]:
-    """Return a function of one array that moves its elements."""
-
-    def move(operand: Any, *args: Any, **kwargs: Any) -> Array:
-        x = as_array(operand)
-        return made(function(x._tensor, *args, **kwargs), x.form)
-
-    return move
-
-
 def _reshape(t: Any, new_sizes: Any, dimensions: Any = None) -> Any:
     return fnp.reshape(t if dimensions is None else fnp.transpose(t, dimensions), tuple(new_sizes))
 
@@ -78,26 +69,6 @@ def _broadcast_in_dim(
     for k, axis in enumerate(broadcast_dimensions):
         lengths[axis] = t.shape[k]
     return fnp.broadcast_to(fnp.reshape(t, lengths), tuple(shape))
-
-
-def pad(operand: Any, padding_value: Any, padding_config: Any) -> Array:
-    """Return an array with a value around it and between its elements; less than none cuts off."""
-    x = as_array(operand)
-    t, value = x._tensor, as_array(padding_value).astype(x.dtype)._tensor
-    for axis, (low, high, between) in enumerate(padding_config):
-        length = t.shape[axis] + max(t.shape[axis] - 1, 0) * between
-        places: list[Any] = [slice(None)] * len(t.shape)
-        if between:
-            wide = fnp.array(fnp.broadcast_to(value, (*t.shape[:axis], length, *t.shape[axis + 1 :])))
-            places[axis] = slice(None, None, between + 1)
-            wide[tuple(places)] = t
-            t = wide
-        widths = [(0, 0)] * len(t.shape)
-        widths[axis] = (max(low, 0), max(high, 0))
-        t = fnp.pad(t, widths, constant_values=value)
-        places[axis] = slice(max(-low, 0), t.shape[axis] - max(-high, 0))
-        t = t[tuple(places)]
-    return made(t, x.form)
 
 
 def _cumulated(step: Callable[[Any, Any], Any]) -> Callable[..., Array]:
@@ -142,8 +113,8 @@ NAMES: dict[str, Any] = {
     "argmax": _placed("argmax"),
     "argmin": _placed("argmin"),
     "batch_matmul": lambda lhs, rhs, precision=None: NUMPY["matmul"](lhs, rhs),
-    "broadcast": _moved(lambda t, sizes: fnp.broadcast_to(t, (*sizes, *t.shape))),
-    "broadcast_in_dim": _moved(_broadcast_in_dim),
+    "broadcast": partial(moved, lambda t, sizes: fnp.broadcast_to(t, (*sizes, *t.shape))),
+    "broadcast_in_dim": partial(moved, _broadcast_in_dim),
     "broadcasted_iota": lambda dtype, shape, dimension: made(
         _broadcast_in_dim(np.arange(shape[dimension]), shape, (dimension,))
     ).astype(dtype),
@@ -154,21 +125,24 @@ NAMES: dict[str, Any] = {
     "cummin": _cumulated(fnp.minimum),
     "cumprod": _cumulated(fnp.multiply),
     "cumsum": _cumulated(fnp.add),
-    "index_in_dim": _moved(_index_in_dim),
+    "index_in_dim": partial(moved, _index_in_dim),
     "logistic": lambda x: elementwise(fgrad.nn.sigmoid, x),
+    "pad": lambda operand, padding_value, padding_config: moved(
+        fgrad.lax.pad, operand, padding_value, padding_config
+    ),
     "population_count": lambda x: NUMPY["bitwise_count"](as_array(x)).astype(as_array(x).dtype),
     "rem": NUMPY["fmod"],
-    "reshape": _moved(_reshape),
-    "rev": _moved(lambda t, dimensions: fnp.flip(t, tuple(dimensions))),
+    "reshape": partial(moved, _reshape),
+    "rev": partial(moved, lambda t, dimensions: fnp.flip(t, tuple(dimensions))),
     "round": round_,
     "shift_left": NUMPY["left_shift"],
     "shift_right_arithmetic": NUMPY["right_shift"],
-    "slice": _moved(_slice),
-    "slice_in_dim": _moved(_slice_in_dim),
-    "transpose": _moved(lambda t, permutation: fnp.transpose(t, tuple(permutation))),
+    "slice": partial(moved, _slice),
+    "slice_in_dim": partial(moved, _slice_in_dim),
+    "transpose": partial(moved, lambda t, permutation: fnp.transpose(t, tuple(permutation))),
     **{
         f"reduce_{new}": _reduced(old)
         for new, old in zip(words("sum max min prod and or"), words("sum max min prod all any"), strict=True)
     },
-    **by_name(RoundingMethod, div, pad, select_n, sort),
+    **by_name(RoundingMethod, div, select_n, sort),
 }
