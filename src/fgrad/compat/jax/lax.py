@@ -33,7 +33,7 @@ from fgrad.compat.jax.numpy import wide_enough
 from fgrad.compat.jax.transformations import Flat, inside
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.jax.types import CONFIG, promoted
-from fgrad.compat.standins import absent, by_name, words
+from fgrad.compat.standins import by_name, words
 from fgrad.nn.geometry import pads
 
 Function = Callable[..., Any]
@@ -515,10 +515,6 @@ NAMES: dict[str, Any] = {
     **operands.NAMES,
     **{name: _collective(name) for name in words("psum pmean pmax pmin all_gather ppermute psum_scatter")},
     **{f"{p.name}_p": p for p in map(own_primitive, PRIMITIVES)},
-    **absent(
-        "jax.lax",
-        dict.fromkeys(("all_to_all", "pswapaxes"), "all_gather has every part"),
-    ),
     "approx_max_k": lambda operand, k, reduction_dimension=-1, recall_target=0.95: top_k(
         operand, k, axis=reduction_dimension
     ),

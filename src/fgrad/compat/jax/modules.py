@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from types import SimpleNamespace
@@ -35,7 +35,7 @@ from fgrad.compat.jax import (
     types,
 )
 from fgrad.compat.jax.arrays import Array, as_array, of_elements
-from fgrad.compat.standins import Source, absent, together, words
+from fgrad.compat.standins import Source, absent, words
 from fgrad.core.trace import Trace, current
 from fgrad.transforms.calling import is_traced
 
@@ -103,6 +103,10 @@ def _kind(name: str, instead: str) -> type:
     return type(name.rpartition(".")[2], (), {"__new__": refuse, "__doc__": "There is none here."})
 
 
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
 def _is_value(x: Any) -> bool:
     return isinstance(x, Array | bool | int | float | complex) or (
         isinstance(x, np.ndarray | np.generic) and types.kind_of(x.dtype) in "biufc"
@@ -139,14 +143,12 @@ _MAIN: dict[str, Any] = {
             "numpy_rank_promotion threefry_partitionable"
         )
     },
-    "effects_barrier": lambda: None,
     "ensure_compile_time_eval": _setting("jax_disable_jit"),
     "pure_callback": callbacks.pure_callback,
-    "clear_caches": lambda: None,
     "process_count": lambda *_: 1,
     "process_index": lambda *_: 0,
-    "check_tracer_leaks": nullcontext,
-    "checking_leaks": nullcontext,
+    **dict.fromkeys(("clear_caches", "effects_barrier"), _nothing),
+    **dict.fromkeys(("check_tracer_leaks", "checking_leaks"), nullcontext),
     "jacobian": transformations.jacrev,
     "live_arrays": lambda platform=None: [
         x for x in gc.get_objects() if type(x) is Array
@@ -185,29 +187,19 @@ _PACKAGES = words(
 )
 
 
-def _with_parts(name: str, source: Source) -> Source:
-    """Return the source of a module with those in it, which programs may ask for after `uninstall`."""
-    parts = [part for part in _NAMES if part.rpartition(".")[0] == name]
-    return lambda: {**source(), **{part.rpartition(".")[2]: import_module(part) for part in parts}}
-
-
-_NAMES: dict[str, Source] = {
-    "jax": together(
-        _MAIN,
-        absent("jax", {"export": _GRAPH, "new_ref": _REFS, "freeze": _REFS}),
-    ),
-    **dict.fromkeys(_PACKAGES, dict),
-    "jax._src.ad_util": lambda: jaxprs.AD | {"stop_gradient_p": lax.NAMES["stop_gradient_p"]},
-    "jax._src.api_util": lambda: jaxprs.API,
-    "jax._src.checkify": lambda: checkify.NAMES,
-    "jax._src.state.types": lambda: {"AbstractRef": _kind("jax._src.state.types.AbstractRef", _REFS)},
-    "jax._src.tree_util": lambda: trees.TREE_UTIL | {"_registry": trees.Registry()},
-    "jax._src.core": lambda: {
+_NAMES: dict[str, Mapping[str, Any] | Source] = {
+    "jax": _MAIN,
+    "jax._src.ad_util": jaxprs.AD | {"stop_gradient_p": lax.NAMES["stop_gradient_p"]},
+    "jax._src.api_util": jaxprs.API,
+    "jax._src.checkify": checkify.NAMES,
+    "jax._src.state.types": {"AbstractRef": _kind("jax._src.state.types.AbstractRef", _REFS)},
+    "jax._src.tree_util": trees.TREE_UTIL | {"_registry": trees.Registry()},
+    "jax._src.core": {
         "ShapedArray": avals.ShapedArray,
         "trace_state_clean": lambda: not current().traces and not transformations.LEVELS.get(),
     },
-    "jax._src.dispatch": lambda: {"wait_for_tokens": lambda: None},
-    "jax._src.dtypes": lambda: {
+    "jax._src.dispatch": {"wait_for_tokens": lambda: None},
+    "jax._src.dtypes": {
         "TypePromotionError": errors.TypePromotionError,
         "DType": np.dtype,
         "finfo": numpy.finfo,
@@ -215,22 +207,18 @@ _NAMES: dict[str, Source] = {
         "extended": types.KEY.type.__base__,
         "to_complex_dtype": lambda dtype: types.canonical(np.result_type(dtype, np.complex64)),
     },
-    "jax._src.flatten_util": lambda: {"ravel_pytree": trees.ravel_pytree},
-    "jax._src.distributed": lambda: {"global_state": SimpleNamespace(client=None)},
-    "jax._src.compiler": lambda: absent("jax._src.compiler", {"backend_compile_and_load": _GRAPH}),
-    "jax._src.public_test_util": lambda: _public(test_util),
-    "jax._src.traceback_util": lambda: {
+    "jax._src.flatten_util": {"ravel_pytree": trees.ravel_pytree},
+    "jax._src.distributed": {"global_state": SimpleNamespace(client=None)},
+    "jax._src.public_test_util": _public(test_util),
+    "jax._src.traceback_util": {
         "include_frame": lambda frame: "fgrad" not in frame.f_code.co_filename,
         "register_exclusion": lambda _: None,
         "_exclude_paths": [],
         "api_boundary": lambda fun=None, **_: fun,
     },
-    "jax._src.xla_bridge": lambda: {"_backends": {}},
-    "jax.api_util": together(
-        {"safe_map": lambda f, *xs: [f(*v) for v in zip(*xs, strict=True)]},
-        jaxprs.API,
-    ),
-    "jax.core": lambda: {
+    "jax._src.xla_bridge": {"_backends": {}},
+    "jax.api_util": {"safe_map": lambda f, *xs: [f(*v) for v in zip(*xs, strict=True)], **jaxprs.API},
+    "jax.core": {
         "Tracer": Tracer,
         "Trace": Trace,
         "valid_jaxtype": _is_value,
@@ -238,7 +226,7 @@ _NAMES: dict[str, Source] = {
         **jaxprs.CORE,
         "pytype_aval_mappings": {np.ndarray: as_array},
     },
-    "jax.custom_derivatives": lambda: {
+    "jax.custom_derivatives": {
         **_public(custom),
         "CustomVJPPrimal": avals.CustomVJPPrimal,
         "SymbolicZero": avals.SymbolicZero,
@@ -247,8 +235,8 @@ _NAMES: dict[str, Source] = {
         "custom_vjp_call_p": jaxprs.CUSTOM_VJP,
         "zero_from_primal": lambda x, **_: trees.tree_map(lambda v: avals.SymbolicZero(avals.typeof(v)), x),
     },
-    "jax.debug": lambda: callbacks.DEBUG,
-    "jax.dtypes": lambda: {
+    "jax.debug": callbacks.DEBUG,
+    "jax.dtypes": {
         **{name: scalar.dtype.type for name, scalar in numpy.short_dtypes().items()},
         "canonicalize_dtype": types.canonical,
         "float0": avals.FLOAT0,
@@ -257,37 +245,29 @@ _NAMES: dict[str, Source] = {
         "prng_key": types.KEY.type,
         "result_type": numpy.result_type,
     },
-    "jax.errors": lambda: _public(errors),
-    "jax.experimental": lambda: {
+    "jax.errors": _public(errors),
+    "jax.experimental": {
         "io_callback": callbacks.io_callback,
         "enable_x64": _setting("jax_enable_x64"),
         "disable_x64": _setting("jax_enable_x64", default=False),
     },
-    "jax.example_libraries.optimizers": together(
-        examples.OPTIMIZERS, absent("jax.example_libraries.optimizers", {"sm3": "adagrad is near it"})
-    ),
-    "jax.example_libraries.stax": lambda: examples.STAX,
-    "jax.experimental.colocated_python.serialization": lambda: {
+    "jax.example_libraries.optimizers": examples.OPTIMIZERS,
+    "jax.example_libraries.stax": examples.STAX,
+    "jax.experimental.colocated_python.serialization": {
         "DeviceList": _kind("jax.experimental.colocated_python.serialization.DeviceList", devices.ONE)
     },
-    "jax.experimental.layout": lambda: {
+    "jax.experimental.layout": {
         "Format": devices.Format,
         "Layout": _kind("jax.experimental.layout.Layout", devices.ONE),
     },
-    "jax.experimental.mesh_utils": lambda: {"create_device_mesh": devices.create_device_mesh},
-    "jax.experimental.multihost_utils": together(
-        {"sync_global_devices": lambda _: None},
-        absent(
-            "jax.experimental.multihost_utils",
-            dict.fromkeys(words("broadcast_one_to_all process_allgather"), devices.ONE),
-        ),
-    ),
-    "jax.experimental.sparse": lambda: {
+    "jax.experimental.mesh_utils": {"create_device_mesh": devices.create_device_mesh},
+    "jax.experimental.multihost_utils": {"sync_global_devices": _nothing},
+    "jax.experimental.sparse": {
         name: _kind(f"jax.experimental.sparse.{name}", "fgrad.sparse has sparse matrices")
         for name in ("BCOO", "BCSR", "JAXSparse")
     },
-    "jax.experimental.checkify": lambda: checkify.NAMES,
-    _HIJAX: lambda: {
+    "jax.experimental.checkify": checkify.NAMES,
+    _HIJAX: {
         **{name: _refused(f"{_HIJAX}.{name}", _REFS) for name in words("AvalQDD HiPrimitive MutableHiType")},
         **{name: lambda *args, **_: args for name in ("aval_method", "aval_property", "register_hitype")},
         "AbstractValue": avals.ShapedArray,
@@ -295,67 +275,85 @@ _NAMES: dict[str, Source] = {
         "control_flow_allowed_effects": SimpleNamespace(add_type=lambda _: None),
         **{name: jaxprs.AD[name] for name in words("Zero instantiate_zeros is_undefined_primal")},
     },
-    "jax.experimental.jax2tf": lambda: absent("jax.experimental.jax2tf", {"convert": _GRAPH}),
-    "jax.extend.core": together(
-        {
-            "Effect": type("Effect", (), {}),
-            "valid_jaxtype": _is_value,
-            "get_opaque_trace_state": _trace_state,
-        },
-        jaxprs.CORE,
-        absent(
-            "jax.extend.core", dict.fromkeys(words("TraceTag set_current_trace take_current_trace"), _GRAPH)
-        ),
-    ),
-    "jax.extend.core.primitives": lambda: (
-        {k: v for k, v in lax.NAMES.items() if k.endswith("_p")}
-        | {f"{name}_p": jaxprs.own_primitive(name) for name in ("call", "closed_call", "jit")}
-    ),
-    "jax.extend.ifrt_programs": lambda: absent("jax.extend.ifrt_programs", {"ifrt_programs": devices.ONE}),
-    "jax.extend.linear_util": lambda: {
+    "jax.extend.core": {
+        "Effect": type("Effect", (), {}),
+        "valid_jaxtype": _is_value,
+        "get_opaque_trace_state": _trace_state,
+        **jaxprs.CORE,
+    },
+    "jax.extend.core.primitives": {
+        **{k: v for k, v in lax.NAMES.items() if k.endswith("_p")},
+        **{f"{name}_p": jaxprs.own_primitive(name) for name in ("call", "closed_call", "jit")},
+    },
+    "jax.extend.linear_util": {
         "transformation": lambda f: f,
         "wrap_init": jaxprs.wrap_init,
     },
-    "jax.extend.source_info_util": lambda: {"register_exclusion": lambda _: None},
-    "jax.flatten_util": lambda: {"ravel_pytree": trees.ravel_pytree},
-    "jax.interpreters.ad": lambda: jaxprs.AD,
-    "jax.interpreters.batching": lambda: jaxprs.BATCHING,
-    "jax.interpreters.mlir": lambda: jaxprs.MLIR,
-    "jax.interpreters.partial_eval": lambda: jaxprs.PARTIAL_EVAL,
-    "jax.interpreters.xla": lambda: {"canonicalize_dtype_handlers": {np.ndarray: as_array}},
-    "jax.lax": lambda: lax.NAMES | {"with_sharding_constraint": devices.device_put},
-    "jax.lax.linalg": lambda: linalg.LAX,
-    "jax.lib": lambda: {"__version__": "0.10.0"},
-    "jax.monitoring": lambda: {  # nobody listens
-        f"record_{name}": lambda *_, **__: None
-        for name in words("event event_duration_secs event_time_span scalar")
-    },
-    "jax.nn": lambda: nn.NAMES,
-    "jax.nn.initializers": lambda: nn.INITIALIZERS,
-    "jax.numpy": lambda: numpy.NAMES,
-    "jax.numpy.fft": lambda: numpy.FFT,
-    "jax.numpy.linalg": lambda: linalg.NUMPY,
-    "jax.random": lambda: draws.NAMES,
-    "jax.scipy.optimize": lambda: absent(
-        "jax.scipy.optimize", {"minimize": "fgrad.scipy.optimize.minimize has it for Tensors"}
+    "jax.extend.source_info_util": {"register_exclusion": lambda _: None},
+    "jax.flatten_util": {"ravel_pytree": trees.ravel_pytree},
+    "jax.interpreters.ad": jaxprs.AD,
+    "jax.interpreters.batching": jaxprs.BATCHING,
+    "jax.interpreters.mlir": jaxprs.MLIR,
+    "jax.interpreters.partial_eval": jaxprs.PARTIAL_EVAL,
+    "jax.interpreters.xla": {"canonicalize_dtype_handlers": {np.ndarray: as_array}},
+    "jax.lax": lax.NAMES | {"with_sharding_constraint": devices.device_put},
+    "jax.lax.linalg": linalg.LAX,
+    "jax.lib": {"__version__": "0.10.0"},
+    "jax.monitoring": dict.fromkeys(  # nobody listens
+        words("record_event record_event_duration_secs record_event_time_span record_scalar"), _nothing
     ),
-    "jax.scipy.sparse.linalg": lambda: scipy.SPARSE_LINALG,
-    "jax.scipy.linalg": lambda: linalg.SCIPY,
-    "jax.scipy.stats": lambda: absent(
-        "jax.scipy.stats", {"gaussian_kde": "sum fgrad.scipy.stats.norm.pdf at the samples"}
-    ),
+    "jax.nn": nn.NAMES,
+    "jax.nn.initializers": nn.INITIALIZERS,
+    "jax.numpy": numpy.NAMES,
+    "jax.numpy.fft": numpy.FFT,
+    "jax.numpy.linalg": linalg.NUMPY,
+    "jax.random": draws.NAMES,
+    "jax.scipy.sparse.linalg": scipy.SPARSE_LINALG,
+    "jax.scipy.linalg": linalg.SCIPY,
     **{f"jax.scipy.stats.{name}": _distribution(name) for name in _DISTRIBUTIONS},
-    "jax.scipy.special": lambda: (
-        {"logsumexp": nn.logsumexp}
-        | {n: _elements(getattr(fgrad.scipy.special, n)) for n in _SPECIAL if hasattr(fgrad.scipy.special, n)}
-        | {"multigammaln": lambda a, d: _elements(lambda a: fgrad.scipy.special.multigammaln(a, int(d)))(a)}
-    ),
-    "jax.sharding": lambda: devices.SHARDING,
-    "jax.stages": lambda: {"Compiled": transformations.Compiled, "Lowered": transformations.Lowered},
-    "jax.test_util": lambda: _public(test_util),
-    "jax.tree": lambda: trees.TREE,
-    "jax.tree_util": lambda: trees.TREE_UTIL,
-    "jax.version": lambda: _VERSION,
-    "jax.typing": lambda: {"ArrayLike": ArrayLike, "DTypeLike": Any},
+    "jax.scipy.special": {
+        "logsumexp": nn.logsumexp,
+        "multigammaln": lambda a, d: _elements(lambda a: fgrad.scipy.special.multigammaln(a, int(d)))(a),
+        **{
+            n: _elements(getattr(fgrad.scipy.special, n)) for n in _SPECIAL if hasattr(fgrad.scipy.special, n)
+        },
+    },
+    "jax.sharding": devices.SHARDING,
+    "jax.stages": {"Compiled": transformations.Compiled, "Lowered": transformations.Lowered},
+    "jax.test_util": _public(test_util),
+    "jax.tree": trees.TREE,
+    "jax.tree_util": trees.TREE_UTIL,
+    "jax.version": _VERSION,
+    "jax.typing": {"ArrayLike": ArrayLike, "DTypeLike": Any},
 }
-MODULES: dict[str, Source] = {name: _with_parts(name, source) for name, source in _NAMES.items()}
+_ABSENT: dict[str, dict[str, str]] = {  # module: name: what to do instead
+    "jax": {"export": _GRAPH, "new_ref": _REFS, "freeze": _REFS},
+    "jax._src.compiler": {"backend_compile_and_load": _GRAPH},
+    "jax.example_libraries.optimizers": {"sm3": "adagrad is near it"},
+    "jax.experimental.jax2tf": {"convert": _GRAPH},
+    "jax.experimental.multihost_utils": {
+        "broadcast_one_to_all": devices.ONE,
+        "process_allgather": devices.ONE,
+    },
+    "jax.extend.core": dict.fromkeys(words("TraceTag set_current_trace take_current_trace"), _GRAPH),
+    "jax.extend.ifrt_programs": {"ifrt_programs": devices.ONE},
+    "jax.lax": dict.fromkeys(("all_to_all", "pswapaxes"), "all_gather has every part"),
+    "jax.nn.initializers": {"delta_orthogonal": "orthogonal draws the part in the middle"},
+    "jax.scipy.optimize": {"minimize": "fgrad.scipy.optimize.minimize has it for Tensors"},
+    "jax.scipy.stats": {"gaussian_kde": "sum fgrad.scipy.stats.norm.pdf at the samples"},
+}
+
+
+def _source(name: str) -> Source:
+    """Return the source of a module: its names, and the modules in it, which programs may ask for late."""
+    found = _NAMES.get(name, {})
+    parts = [part for part in MODULES if part.rpartition(".")[0] == name]
+    return lambda: {
+        **absent(name, _ABSENT.get(name, {})),
+        **(found() if callable(found) else found),
+        **{part.rpartition(".")[2]: import_module(part) for part in parts},
+    }
+
+
+MODULES: dict[str, Source] = dict.fromkeys([*_PACKAGES, *_NAMES, *_ABSENT], dict)
+MODULES |= {name: _source(name) for name in MODULES}

@@ -16,7 +16,7 @@ from fgrad.compat.jax.draws import NAMES as DRAWS
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.numpy import shape_of, wrapped
 from fgrad.compat.jax.types import canonical
-from fgrad.compat.standins import absent, by_name, words
+from fgrad.compat.standins import by_name, words
 
 
 def _activation(name: str, *, inexact: bool = True) -> Callable[..., Array]:
@@ -274,7 +274,6 @@ INITIALIZERS: dict[str, Any] = {
     "uniform": _drawn("uniform", 1e-2),
     "variance_scaling": variance_scaling,
     "zeros": _filling("zeros"),
-    **absent("jax.nn.initializers", {"delta_orthogonal": "orthogonal draws the part in the middle"}),
     **{
         f"{author}_{distribution}": _scaling(scale, mode, drawn)
         for authors, scale, mode in _AUTHORS
