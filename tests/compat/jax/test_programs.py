@@ -104,7 +104,7 @@ def test_dtypes_promote_as_in_jax(function, table):
         "where": (lambda: jnp.where(True, 1, 2.0), "f4*"),
         "at": (lambda: jnp.arange(2).at[0].add(2.5), "i4"),
         "astype": (lambda: jnp.asarray(3).astype(float), "f4"),
-        "a comparison": (lambda: jnp.arange(3) < 2.5, "b1"),
+        "a comparison": (lambda: jnp.arange(3) < 2.5, "b1*"),
         "NumPy's double": (lambda: np.float64(2) * jnp.ones(2, jnp.float16), "f4"),
         "relu of integers": (lambda: jax.nn.relu(jnp.arange(3)), "i4"),
         "a gradient": (lambda: jax.grad(lambda x: x**2)(1.0), "f4*"),

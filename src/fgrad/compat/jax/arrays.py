@@ -134,9 +134,6 @@ class Array:
     def tolist(self) -> Any:
         return self._value("tolist").tolist()
 
-    def block_until_ready(self) -> Array:
-        return self
-
     # -- parts
 
     def __getitem__(self, index: Any) -> Array:
@@ -162,21 +159,19 @@ class Array:
         return made(_converted(self._tensor, wanted), form_of(wanted))
 
     def reshape(self, *shape: Any, order: Any = "C") -> Array:
-        lengths = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-        return made(fnp.reshape(self._tensor, tuple(map(int, lengths)), order=order), self.form)
+        lengths = tuple(map(int, _in_one(shape)))
+        return made(fnp.reshape(self._tensor, lengths, order=order), self.form)
 
     def transpose(self, *axes: Any) -> Array:
-        order = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple | list | type(None)) else axes or None
-        return made(fnp.transpose(self._tensor, order), self.form)
+        return made(fnp.transpose(self._tensor, _in_one(axes) or None), self.form)
 
     def copy(self) -> Array:
         return made(self._tensor, self.form)
 
-    def __copy__(self) -> Array:
+    def block_until_ready(self, *_: Any) -> Array:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Array:
-        return self
+    __copy__ = __deepcopy__ = block_until_ready
 
     def __reduce__(self) -> Any:
         if self.form is KEYS and not is_traced(self._tensor):
@@ -184,10 +179,13 @@ class Array:
         return _unpickled, (self._value("pickle"), self.weak_type)
 
 
+def _in_one(given: Sequence[Any]) -> Any:
+    """Return lengths or axes, which may be given in one tuple or list, or as None."""
+    return given[0] if len(given) == 1 and isinstance(given[0], tuple | list | None) else given
+
+
 def _unpickled(value: Any, weak: bool, are_keys: bool = False) -> Array:
-    if are_keys:
-        return made(value, KEYS)
-    x = as_array(value)
+    x = made(value, KEYS) if are_keys else as_array(value)
     return made(x._tensor, weak or x.form)
 
 
@@ -197,12 +195,13 @@ class _At:
     `multiply`, `divide`, `power`, `min` and `max` change every place once.
     """
 
-    def __init__(self, array: Array, index: Any = None) -> None:
+    def __init__(self, array: Array, index: Any = ()) -> None:
         self.array: Array = array
         self.index: Any = index
 
     def __getitem__(self, index: Any) -> _At:
-        return _At(self.array, opened(index))
+        parts = opened(index if isinstance(index, tuple) else (index,))
+        return _At(self.array, tuple(fnp.asarray(i) if isinstance(i, list) else i for i in parts))
 
     def get(self, mode: str | None = None, fill_value: Any = None, **options: Any) -> Array:
         _refuse(mode, options)
@@ -225,17 +224,13 @@ class _At:
         return self.set(function(self.get(**options)))
 
     def _from_old(self, combine: Callable[[Any, Any], Any], value: Any, options: dict[str, Any]) -> Array:
-        if any(getattr(i, "ndim", 0) for i in self._parts()):  # others name no place twice
+        if any(getattr(i, "ndim", 0) for i in self.index):  # others name no place twice
             counts = scatter(fnp.zeros(self.array.shape, int), self.index, 1, add=True)
             if bool((counts > 1).any()):
                 raise NotImplementedError(
                     "fgrad changes each place once here, and some are repeated; use .add or a segment sum"
                 )
         return self.set(combine(self.get(), value), **options)
-
-    def _parts(self) -> list[Any]:
-        index = self.index if isinstance(self.index, tuple) else (self.index,)
-        return [np.asarray(i) if isinstance(i, list) else i for i in index]
 
     def _changed(self, value: Any, *, mode: str | None = None, add: bool = False, **options: Any) -> Array:
         _refuse(mode, options)
@@ -249,20 +244,18 @@ class _At:
     def _index(self, mode: str | None) -> Any:
         if mode in (None, "promise_in_bounds"):
             return self.index
-        parts = self.index if isinstance(self.index, tuple) else (self.index,)
-        return tuple(fnp.asarray(part) if type(part) is int else part for part in parts)
+        return tuple(fnp.asarray(part) if type(part) is int else part for part in self.index)
 
 
-MODES = (None, "promise_in_bounds", "clip", "fill", "drop")
+_MODES = (None, "promise_in_bounds", "clip", "fill", "drop")
+_PROMISES = {"indices_are_sorted", "unique_indices", "wrap_negative_indices"}  # which change no result
 
 
 def _refuse(mode: str | None, options: dict[str, Any]) -> None:
-    """Refuse what is not known; what only promises something changes no result."""
-    if mode not in MODES:
-        raise ValueError(f'Unknown mode "{mode}": there are {", ".join(map(str, MODES))}')
-    promises = {"indices_are_sorted", "unique_indices", "wrap_negative_indices"}
-    if set(options) - promises:
-        raise NotImplementedError(f"fgrad's .at takes no {', '.join(set(options) - promises)}")
+    if mode not in _MODES:
+        raise ValueError(f'Unknown mode "{mode}": there are {", ".join(map(str, _MODES))}')
+    if options.keys() - _PROMISES:
+        raise NotImplementedError(f"fgrad's .at takes no {', '.join(options.keys() - _PROMISES)}")
 
 
 # ---- from Python's and NumPy's values, and from Tensors
@@ -285,19 +278,12 @@ def made(value: Any, form: Form = False) -> Array:
     """
     new: Array = object.__new__(Array)
     t = value if value.__class__ is Tensor else wrap(np.asarray(value))
-    if form is KEYS:
-        if t.dtype == np.uint64:
-            new._tensor, new.form = t, form
-            return new
+    if (form is SHORT and t.dtype.kind != "f") or (form is KEYS and t.dtype != np.uint64):
         form = False
-    if form is SHORT:
-        form = t.dtype.kind == "f" and SHORT
-        dtype = np.dtype(np.float32) if form else canonical(t.dtype)
-    else:
-        dtype = canonical(t.dtype)
-    t = t if t.dtype == dtype else _converted(t, dtype)
-    new._tensor = _rounded(t) if form is SHORT else t
-    new.form = form
+    if form is not KEYS:
+        dtype = _DTYPES[form] if form is SHORT else canonical(t.dtype)
+        t = t if t.dtype == dtype else _converted(t, dtype)
+    new._tensor, new.form = t, form
     return new
 
 
@@ -470,98 +456,6 @@ def of_elements(function: Callable[..., Any], *, inexact: bool = False) -> Calla
     return of_values
 
 
-def of_shapes(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of Tensors whose errors about shapes are of the class that they have in JAX."""
-
-    def checked(*xs: Any) -> Any:
-        try:
-            return function(*xs)
-        except ValueError as error:
-            shapes = ", ".join(str(x.shape) for x in xs)
-            raise TypeError(f"{name} got incompatible shapes for broadcasting: {shapes}: {error}") from error
-
-    return checked
-
-
-def check_ranks(*args: Any) -> None:
-    """Refuse operands of different ranks, where the program asks for that."""
-    if CONFIG.jax_numpy_rank_promotion == "raise" and len({np.ndim(a) for a in args} - {0}) > 1:
-        raise ValueError(
-            f"operands of shapes {[np.shape(a) for a in args]} need a promotion of rank, which is refused"
-        )
-
-
-def power(x: Any, y: Any) -> Array:
-    """Return powers."""
-    base, exponent = as_array(x), as_array(y)
-    out = elementwise(fnp.power, base, exponent, counts=True)
-    return out if exponent.weak_type or exponent.dtype.kind not in "biu" else made(out._tensor, out.strong)
-
-
-def _operator(name: str, function: Callable[..., Any]) -> None:
-    function, strong = of_shapes(name, function), name in ("eq", "ne", "lt", "le", "gt", "ge")
-    kinds: dict[str, bool] = {
-        "inexact": name == "truediv",
-        "counts": name in ("floordiv", "mod"),
-        "keys": name in ("eq", "ne"),
-    }
-
-    def combined(self: Array, other: Any, operands: Sequence[Any]) -> Any:
-        if not _is_operand(other):
-            return NotImplemented
-        if name != "matmul":
-            check_ranks(self, other)
-        out = elementwise(function, *operands, **kinds)
-        return made(out._tensor) if strong else out
-
-    def forward(self: Array, other: Any) -> Any:
-        return combined(self, other, (self, other))
-
-    def backward(self: Array, other: Any) -> Any:
-        return combined(self, other, (other, self))
-
-    setattr(Array, f"__{name}__", forward)
-    if not strong:
-        setattr(Array, f"__r{name}__", backward)
-
-
-def _view_by(function: Callable[[Any], Any]) -> property:
-    return property(lambda self: made(function(self._tensor), self.form))
-
-
-def _is_operand(x: Any) -> bool:
-    return isinstance(x, Array | int | float | complex | np.ndarray | np.generic | Tensor) or hasattr(
-        x, "__jax_array__"
-    )
-
-
-_OPERATORS: dict[str, Callable[..., Any]] = {
-    "add": fnp.add, "sub": fnp.subtract, "mul": fnp.multiply, "truediv": fnp.true_divide,
-    "floordiv": fnp.floor_divide, "mod": fnp.remainder, "and": fnp.bitwise_and, "or": fnp.bitwise_or,
-    "xor": fnp.bitwise_xor, "lshift": fnp.left_shift, "rshift": fnp.right_shift, "matmul": fnp.matmul,
-    "eq": fnp.equal, "ne": fnp.not_equal, "lt": fnp.less, "le": fnp.less_equal, "gt": fnp.greater,
-    "ge": fnp.greater_equal,
-}  # fmt: skip
-for _name, _function in _OPERATORS.items():
-    _operator(_name, _function)
-for _name, _unary in (
-    *(("neg", fnp.negative), ("pos", fnp.positive), ("abs", fnp.absolute), ("invert", fnp.invert)),
-):
-    setattr(Array, f"__{_name}__", lambda self, _f=_unary: elementwise(_f, self))
-
-
-def _pow(self: Array, other: Any) -> Any:
-    if (
-        other.__class__ is int and self.dtype.kind != "b" and self.form is not KEYS
-    ):  # a power of integers, also of what is negative
-        return made(self._tensor**other, self.form)
-    return power(self, other) if _is_operand(other) else NotImplemented
-
-
-for _name, _view in (
-    *(("T", fnp.transpose), ("mT", fnp.matrix_transpose), ("real", fnp.real), ("imag", fnp.imag)),
-):
-    setattr(Array, _name, _view_by(_view))
 for _name, _combine in (
     *(("multiply", operator.mul), ("mul", operator.mul), ("divide", operator.truediv)),
     *(("power", operator.pow), ("min", of_elements(fnp.minimum)), ("max", of_elements(fnp.maximum))),
@@ -569,7 +463,3 @@ for _name, _combine in (
     setattr(_At, _name, lambda self, value, _f=_combine, **options: self._from_old(_f, value, options))
 for _kind in (float, int, complex):
     setattr(Array, f"__{_kind.__name__}__", lambda self, _k=_kind: _k(self._value(_k.__name__)))
-setattr(Array, "__divmod__", lambda self, other: (self // other, self % other))  # noqa: B010 -- as below
-setattr(Array, "__rdivmod__", lambda self, other: (other // self, other % self))  # noqa: B010 -- as below
-setattr(Array, "__rpow__", lambda self, other: power(other, self))  # noqa: B010 -- as below
-setattr(Array, "__pow__", _pow)  # noqa: B010 -- checkers look for no operator in assignments

@@ -17,20 +17,18 @@ from fgrad.compat.jax.arrays import (
     Array,
     Form,
     as_array,
-    check_ranks,
     elementwise,
     form_of,
     held,
     inexact,
     made,
     named,
-    of_shapes,
     opened,
-    power,
     together,
 )
 from fgrad.compat.jax.types import (
     BFLOAT16,
+    CONFIG,
     KEY,
     KeyType,
     canonical,
@@ -75,22 +73,43 @@ def _named(name: str, function: Function) -> Function:
     return named(function, f"numpy.{name}", ", in JAX's dtypes")
 
 
+def of_shapes(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of Tensors whose errors about shapes are of the class that they have in JAX."""
+
+    def checked(*xs: Any) -> Any:
+        try:
+            return function(*xs)
+        except ValueError as error:
+            shapes = ", ".join(str(x.shape) for x in xs)
+            raise TypeError(f"{name} got incompatible shapes for broadcasting: {shapes}: {error}") from error
+
+    return checked
+
+
+def check_ranks(*args: Any) -> None:
+    """Refuse operands of different ranks, where the program asks for that."""
+    if CONFIG.jax_numpy_rank_promotion == "raise" and len({np.ndim(a) for a in args} - {0}) > 1:
+        raise ValueError(
+            f"operands of shapes {[np.shape(a) for a in args]} need a promotion of rank, which is refused"
+        )
+
+
 def _elements(name: str, *, inexact: bool) -> Function:
     found = of_shapes(name, getattr(fnp, name))
-    keys = name in ("equal", "not_equal")
+    kinds = {"inexact": inexact, "counts": name in COUNTING, "keys": name in ("equal", "not_equal")}
 
     def function(*args: Any, **kwargs: Any) -> Array:
         if kwargs:
             raise NotImplementedError(f"fgrad's jax.numpy.{name} takes its operands alone, by position")
         check_ranks(*args)
-        out = elementwise(found, *args, inexact=inexact, counts=name in COUNTING, keys=keys)
-        weak = (
-            out.weak_type
-            and name not in STRONG
-            and (name not in ALL_WEAK or all(as_array(a).weak_type for a in args))
-            and (name not in WEAK_FLOAT or kind_of(as_array(args[0]).dtype) == "f")
-        )
-        return made(out._tensor, weak or out.strong)
+        out = elementwise(found, *args, **kinds)
+        if out.form is True and (
+            name in STRONG
+            or (name in ALL_WEAK and not all(as_array(a).weak_type for a in args))
+            or (name in WEAK_FLOAT and kind_of(as_array(args[0]).dtype) != "f")
+        ):
+            return made(out._tensor)
+        return out
 
     return _named(name, function)
 
@@ -524,6 +543,13 @@ def einsum(
     return out if preferred_element_type is None else out.astype(preferred_element_type)
 
 
+def power(x: Any, y: Any) -> Array:
+    """Return powers."""
+    base, exponent = as_array(x), as_array(y)
+    out = elementwise(fnp.power, base, exponent, counts=True)
+    return out if exponent.weak_type or exponent.dtype.kind not in "biu" else made(out._tensor, out.strong)
+
+
 def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:
     """Return elements in another dtype."""
     return as_array(x).astype(float if dtype is None else dtype)
@@ -747,8 +773,52 @@ for _alias in words(
     NAMES[_new] = NAMES[_old]
 for _method in words(
     "all any argmax argmin argsort clip conj cumprod cumsum diagonal dot max mean min prod ravel repeat "
-    "round sort squeeze std sum swapaxes take trace var"
+    "round sort squeeze std sum swapaxes take trace var flatten:ravel __round__:round "
+    "__abs__:absolute __invert__:invert __neg__:negative __pos__:positive"
 ):
-    setattr(Array, _method, lambda self, *args, _f=NAMES[_method], **kwargs: _f(self, *args, **kwargs))
-Array.flatten = NAMES["ravel"]  # type: ignore[attr-defined]
-Array.__round__ = NAMES["round"]  # type: ignore[attr-defined]
+    _new, _, _old = _method.partition(":")
+    setattr(Array, _new, NAMES[_old or _new])
+for _view in words("T:transpose mT:matrix_transpose real imag"):
+    _new, _, _old = _view.partition(":")
+    setattr(Array, _new, property(NAMES[_old or _new]))
+
+
+def _is_operand(x: Any) -> bool:
+    return isinstance(x, Array | int | float | complex | np.ndarray | np.generic | Tensor) or hasattr(
+        x, "__jax_array__"
+    )
+
+
+def _pow(x: Any, y: Any) -> Any:
+    if y.__class__ is int and x.dtype.kind != "b" and x.form is not KEYS:  # also of what is negative
+        return made(x._tensor**y, x.form)
+    return power(x, y)
+
+
+def _operator(name: str, function: Function, *, reflected: bool = True) -> None:
+    """Give arrays an operator, also of what stands on its left."""
+
+    def apply(self: Array, other: Any) -> Any:
+        return function(self, other) if _is_operand(other) else NotImplemented
+
+    def reflect(self: Array, other: Any) -> Any:
+        return function(other, self) if _is_operand(other) else NotImplemented
+
+    setattr(Array, f"__{name}__", apply)
+    if reflected:
+        setattr(Array, f"__r{name}__", reflect)
+
+
+for _operation in words(
+    "add sub:subtract mul:multiply truediv:true_divide floordiv:floor_divide mod:remainder and:bitwise_and "
+    "or:bitwise_or xor:bitwise_xor lshift:left_shift rshift:right_shift matmul"
+):
+    _new, _, _old = _operation.partition(":")
+    _operator(_new, NAMES[_old or _new])
+for _new, _old in {
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
+    "ge": "greater_equal",
+}.items():  # fmt: skip
+    _operator(_new, NAMES[_old], reflected=False)
+_operator("pow", _pow)
+_operator("divmod", lambda x, y: (x // y, x % y))
