@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NoReturn
@@ -39,44 +40,19 @@ class Array:
 
     # -- what it is
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._tensor.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return dtype_of(self._tensor, self.form)  # type: ignore[no-any-return]
-
-    @property
-    def weak_type(self) -> bool:
-        """Whether the dtype gives way to that of another array."""
-        return self.form is True
-
-    @property
-    def strong(self) -> Form:
-        """The form of results that are not weak."""
-        return self.form is not True and self.form
-
-    @property
-    def ndim(self) -> int:
-        return len(self._tensor.shape)
-
-    @property
-    def size(self) -> int:
-        return int(np.prod(self._tensor.shape))
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
-
-    @property
-    def itemsize(self) -> int:
-        return int(self.dtype.itemsize)
+    shape = property(lambda self: self._tensor.shape)
+    dtype = property(lambda self: dtype_of(self._tensor, self.form))
+    weak_type = property(lambda self: self.form is True)  # whether the dtype gives way to another one
+    strong = property(lambda self: self.form is not True and self.form)  # the form of results not weak
+    ndim = property(lambda self: len(self.shape))
+    size = property(lambda self: math.prod(self.shape))
+    itemsize = property(lambda self: self.dtype.itemsize)
+    nbytes = property(lambda self: self.size * self.itemsize)
 
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of unsized object")
-        return self.shape[0]
+        return len(self._tensor)
 
     def __iter__(self) -> Iterator[Array]:
         if not self.shape:

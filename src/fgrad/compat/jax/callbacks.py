@@ -49,27 +49,18 @@ def _called(through: Any, callback: Any, promised: Any, args: Any, kwargs: Any, 
 
 
 def pure_callback(
-    callback: Callable[..., Any],
-    result_shape_dtypes: Any,
-    *args: Any,
-    sharding: Any = None,
-    vmap_method: str | None = None,
-    vectorized: bool | None = None,
-    **kwargs: Any,
-) -> Any:
+    callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
+    vmap_method: str | None = None, vectorized: bool | None = None, **kwargs: Any,
+) -> Any:  # fmt: skip
     """Return what Python computes of the values of arrays."""
     method = "broadcast_all" if vectorized else _METHODS.get(vmap_method or "", vmap_method)
     return _called(fgrad.pure_callback, callback, result_shape_dtypes, args, kwargs, vmap_method=method)
 
 
 def io_callback(
-    callback: Callable[..., Any],
-    result_shape_dtypes: Any,
-    *args: Any,
-    sharding: Any = None,
-    ordered: bool = False,
-    **kwargs: Any,
-) -> Any:
+    callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
+    ordered: bool = False, **kwargs: Any,
+) -> Any:  # fmt: skip
     """Return what Python computes of the values of arrays, and does beside."""
     return _called(fgrad.io_callback, callback, result_shape_dtypes, args, kwargs)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from fgrad.compat.jax.arrays import Array, as_array, made
 from fgrad.compat.jax.avals import ShapedArray
-from fgrad.compat.jax.transformations import axes_of, jit, vmap
+from fgrad.compat.jax.transformations import axes_of, jit, several, vmap
 from fgrad.compat.jax.trees import flatten, tree_map
 from fgrad.compat.standins import by_name
 
@@ -271,8 +271,7 @@ def pmap(fun: Callable[..., Any], axis_name: Any = None, **options: Any) -> Call
         ValueError: an axis is longer than that.
     """
     axes, out_axes = options.pop("in_axes", 0), options.pop("out_axes", 0)
-    nums = options.pop("static_broadcasted_argnums", ()) or ()
-    static = {nums} if isinstance(nums, int) else set(nums)
+    static = set(several(options.pop("static_broadcasted_argnums", ())))
 
     @functools.cache
     def compiled(count: int) -> tuple[Any, Any]:
@@ -282,17 +281,14 @@ def pmap(fun: Callable[..., Any], axis_name: Any = None, **options: Any) -> Call
 
     def mapped(*args: Any, **kwargs: Any) -> Any:
         places, run = compiled(len(args))
-        pairs = zip(places, args, strict=True)
-        for axis, shape in [
-            (k, np.shape(x))
-            for place, arg in pairs
-            if place is not None
-            for k, x in zip(axes_of(place, arg), flatten(arg)[0], strict=True)
-            if k is not None
+        parts = [(k, x) for k, x in zip(places, args, strict=True) if k is not None]
+        for axis, x in [
+            pair for k, tree in parts for pair in zip(axes_of(k, tree), flatten(tree)[0], strict=True)
         ]:
-            if not -len(shape) <= axis < len(shape):
+            shape = np.shape(x)
+            if axis is not None and not -len(shape) <= axis < len(shape):
                 raise ValueError(f"pmap over axis {axis} of an array of shape {shape}")
-            if shape[axis] != 1:
+            if axis is not None and shape[axis] != 1:
                 raise ValueError(
                     f"compiling computation that requires {shape[axis]} logical devices, but "
                     "only 1 XLA devices are available: jax.vmap maps without devices"

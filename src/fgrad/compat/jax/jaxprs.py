@@ -22,7 +22,7 @@ from fgrad.compat.jax.avals import (
     shaped,
     typeof,
 )
-from fgrad.compat.jax.transformations import Flat, Function, without_static
+from fgrad.compat.jax.transformations import Flat, Function, several, without_static
 from fgrad.compat.jax.trees import TREE_UTIL, flatten, register_pytree_node, unflatten
 from fgrad.compat.jax.types import CONFIG, KEY
 from fgrad.compat.standins import by_name
@@ -427,14 +427,13 @@ def make_jaxpr(
     fun: Function, static_argnums: Any = (), axis_env: Any = None, return_shape: bool = False
 ) -> Function:
     """Return the function that returns `fun` as a jaxpr, for arguments like those that it gets."""
-    nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     if axis_env:
         raise NotImplementedError(
             "fgrad's jax.make_jaxpr has no axis_env: call jax.vmap with axis_name in fun"
         )
 
     def make(*args: Any, **kwargs: Any) -> Any:
-        flat = without_static(fun, nums, args, kwargs, example)
+        flat = without_static(fun, several(static_argnums), args, kwargs, example)
         program, outside = flat.staged()
         closed = _viewed(program, outside, [a.form for a in flat.arrays], flat.forms)
         if not return_shape:

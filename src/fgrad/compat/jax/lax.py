@@ -70,14 +70,9 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any, operand: An
 
 
 def scan(
-    f: Function,
-    init: Any,
-    xs: Any = None,
-    length: int | None = None,
-    reverse: bool = False,
-    unroll: Any = 1,
-    _split_transpose: bool = False,
-) -> tuple[Any, Any]:
+    f: Function, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
+    unroll: Any = 1, _split_transpose: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
     """Return the last carry, and the stacked outputs of `carry, y = f(carry, x)` along `xs`."""
     over, out = _Carry(xs), _Carry(None)
     count = length if length is not None else over.arrays[0].shape[0] if over.arrays else 0
@@ -280,19 +275,11 @@ class ConvDimensionNumbers(NamedTuple):
 
 
 def conv_general_dilated(
-    lhs: Any,
-    rhs: Any,
-    window_strides: Sequence[int],
-    padding: Any,
-    lhs_dilation: Any = None,
-    rhs_dilation: Any = None,
-    dimension_numbers: Any = None,
-    feature_group_count: int = 1,
-    batch_group_count: int = 1,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any, lhs_dilation: Any = None,
+    rhs_dilation: Any = None, dimension_numbers: Any = None, feature_group_count: int = 1,
+    batch_group_count: int = 1, precision: Any = None, preferred_element_type: Any = None,
     out_sharding: Any = None,
-) -> Array:
+) -> Array:  # fmt: skip
     """Return the convolution of images with a kernel, computed in the dtype that is preferred."""
     lhs, rhs = wide_enough(preferred_element_type, lhs, rhs)
     if batch_group_count != 1:
@@ -364,17 +351,10 @@ def conv_general_dilated_local(
 
 
 def conv_transpose(
-    lhs: Any,
-    rhs: Any,
-    strides: Sequence[int],
-    padding: Any,
-    rhs_dilation: Any = None,
-    dimension_numbers: Any = None,
-    transpose_kernel: bool = False,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    use_consistent_padding: bool = False,
-) -> Array:
+    lhs: Any, rhs: Any, strides: Sequence[int], padding: Any, rhs_dilation: Any = None,
+    dimension_numbers: Any = None, transpose_kernel: bool = False, precision: Any = None,
+    preferred_element_type: Any = None, use_consistent_padding: bool = False,
+) -> Array:  # fmt: skip
     """Return the convolution of images, between whose elements there are zeros, with a kernel."""
     w = as_array(rhs)
     rank = w.ndim - 2
@@ -407,15 +387,10 @@ def _transposed_pads(window: int, stride: int, padding: Any) -> tuple[int, int]:
 
 
 def reduce_window(
-    operand: Any,
-    init_value: Any,
-    computation: Function,
-    window_dimensions: Sequence[int],
-    window_strides: Any = None,
-    padding: Any = "VALID",
-    base_dilation: Any = None,
+    operand: Any, init_value: Any, computation: Function, window_dimensions: Sequence[int],
+    window_strides: Any = None, padding: Any = "VALID", base_dilation: Any = None,
     window_dilation: Any = None,
-) -> Array:
+) -> Array:  # fmt: skip
     """Return what `computation`, which is associative, makes of the elements of every window."""
     x, init = as_array(operand), as_array(init_value)
     ones = (1,) * x.ndim
@@ -440,13 +415,9 @@ def reduce_window(
 
 
 def dot_general(
-    lhs: Any,
-    rhs: Any,
-    dimension_numbers: Any,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None,
     out_sharding: Any = None,
-) -> Array:
+) -> Array:  # fmt: skip
     """Return products summed over pairs of axes; axes of batches come first, then those of the left array."""
     x, y = wide_enough(preferred_element_type, lhs, rhs)
     (summed, others), (batch, along) = dimension_numbers

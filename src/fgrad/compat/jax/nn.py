@@ -41,13 +41,9 @@ def _along(name: str) -> Callable[..., Array]:
 
 
 def logsumexp(
-    a: Any,
-    axis: Any = None,
-    b: Any = None,
-    keepdims: bool = False,
-    return_sign: bool = False,
+    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False,
     where: Any = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the logarithm of a sum of exponentials, and its sign if that is asked for."""
     x, weights = as_array(a), None if b is None else as_array(b)._tensor
     values = inexact(x)._tensor
@@ -109,15 +105,9 @@ def dot_product_attention(
 
 
 def standardize(
-    x: Any,
-    axis: Any = -1,
-    mean: Any = None,
-    variance: Any = None,
-    epsilon: Any = 1e-5,
-    where: Any = None,
-    *,
-    algorithm: str = "fast",
-) -> Array:
+    x: Any, axis: Any = -1, mean: Any = None, variance: Any = None, epsilon: Any = 1e-5, where: Any = None,
+    *, algorithm: str = "fast",
+) -> Array:  # fmt: skip
     """Return numbers with mean zero and variance one."""
     if algorithm not in ("fast", "stable"):
         raise ValueError(f"Unknown algorithm '{algorithm}'. Expected 'fast' or 'stable'.")

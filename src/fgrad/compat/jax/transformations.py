@@ -180,6 +180,11 @@ def without_static(
     return Flat(call, read([[a for i, a in enumerate(args) if i not in static], kwargs]))
 
 
+def several(given: Any) -> tuple[Any, ...]:
+    """Return numbers or names of arguments, of which one may stand alone, and None for none."""
+    return (given,) if isinstance(given, int | str) else tuple(given or ())
+
+
 def name_of(fun: Any) -> str:
     """Return the name of a function, or what stands for it."""
     return getattr(fun, "__name__", repr(fun))
@@ -192,7 +197,7 @@ def wraps(fun: Function, *, updated: Sequence[str] = ("__dict__",)) -> Callable[
 
 
 def _places(argnums: Any, args: Sequence[Any]) -> tuple[int, ...]:
-    nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    nums = several(argnums)
     if any(not -len(args) <= i < len(args) for i in nums):
         raise ValueError(f"argnums={argnums} asks for more than the {len(args)} positional arguments given")
     return tuple(i % len(args) for i in nums)
@@ -229,12 +234,9 @@ def _of(
 
 
 def value_and_grad(
-    fun: Function,
-    argnums: Nums = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
+    fun: Function, argnums: Nums = 0, has_aux: bool = False, holomorphic: bool = False,
     allow_int: bool = False,
-) -> Function:
+) -> Function:  # fmt: skip
     """Return the function that computes the value of `fun` and its gradient."""
 
     @wraps(fun)
@@ -260,9 +262,8 @@ def value_and_grad(
             (value, aux), back = scalar(), ()
         gradient = flat.cotangents(back)
         results = flat.with_aux(flat.results([value]), aux=aux)
-        return results if has_aux else results[0], gradient[0] if isinstance(argnums, int) else tuple(
-            gradient
-        )
+        chosen = gradient[0] if isinstance(argnums, int) else tuple(gradient)
+        return results if has_aux else results[0], chosen
 
     return both
 
@@ -283,12 +284,9 @@ class _Kept:
 
 
 def grad(
-    fun: Function,
-    argnums: Nums = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
+    fun: Function, argnums: Nums = 0, has_aux: bool = False, holomorphic: bool = False,
     allow_int: bool = False,
-) -> Function:
+) -> Function:  # fmt: skip
     """Return the function that computes the gradient of `fun`."""
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
 
@@ -381,12 +379,9 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any,
 
 def _jacobian(transformation: Any, what: str) -> Function:
     def jacobian(
-        fun: Function,
-        argnums: Nums = 0,
-        has_aux: bool = False,
-        holomorphic: bool = False,
+        fun: Function, argnums: Nums = 0, has_aux: bool = False, holomorphic: bool = False,
         allow_int: bool = False,
-    ) -> Function:
+    ) -> Function:  # fmt: skip
         if allow_int:
             raise NotImplementedError(f"fgrad's jax.{what} has no allow_int: give it the floats alone")
 
@@ -426,13 +421,9 @@ def hessian(fun: Function, argnums: Nums = 0, has_aux: bool = False, holomorphic
 
 
 def vmap(
-    fun: Function,
-    in_axes: Any = 0,
-    out_axes: Any = 0,
-    axis_name: Any = None,
-    axis_size: int | None = None,
+    fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None, axis_size: int | None = None,
     spmd_axis_name: Any = None,
-) -> Function:
+) -> Function:  # fmt: skip
     """Return `fun` mapped over an axis of its arguments."""
 
     @wraps(fun)
@@ -624,8 +615,7 @@ def jit(fun: Function | None = None, **options: Any) -> Any:
             f"fgrad's jax.jit has no {', '.join(options)}; devices are those of the arguments"
         )
     finds_others = nums is None or names is None
-    nums = [nums] if isinstance(nums, int) else list(nums or ())
-    names = [names] if isinstance(names, str) else list(names or ())
+    nums, names = list(several(nums)), list(several(names))
     try:
         signature = inspect.signature(fun)
     except (TypeError, ValueError):
@@ -652,13 +642,11 @@ def checkpoint(
     static_argnames: Any = (),
 ) -> Function:  # fmt: skip
     """Return `fun` that keeps its arguments alone for the reverse pass, and runs there again."""
-    nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums or ())
-    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames or ())
 
     @wraps(fun)
     def again(*args: Any, **kwargs: Any) -> Any:
-        static = {name: kwargs.pop(name) for name in names if name in kwargs}
-        flat = without_static(functools.partial(fun, **static), nums, args, kwargs)
+        static = {name: kwargs.pop(name) for name in several(static_argnames) if name in kwargs}
+        flat = without_static(functools.partial(fun, **static), several(static_argnums), args, kwargs)
         # read once, as in JAX: what the function finds in Python may be gone when the reverse pass comes
         program, outside = flat.staged()
         run = fgrad.checkpoint(lambda *values: program.run(list(values)), policy=policy)

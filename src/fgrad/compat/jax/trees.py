@@ -194,11 +194,9 @@ def register_pytree_node(
 
 
 def register_pytree_with_keys(
-    nodetype: type,
-    flatten_with_keys: Callable[[Any], Any],
-    unflatten_func: Callable[[Any, Any], Any],
+    nodetype: type, flatten_with_keys: Callable[[Any], Any], unflatten_func: Callable[[Any, Any], Any],
     flatten_func: Callable[[Any], Any] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Make instances of a class containers whose children have keys: `([(key, child), ...], aux)`."""
 
     def divided(x: Any) -> Any:
