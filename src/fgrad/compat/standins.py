@@ -6,6 +6,7 @@ import argparse
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -138,6 +139,12 @@ class Installed(Nested):
 def words(text: str) -> tuple[str, ...]:
     """Return the names in a line of them: tables of names are long, and read best as text."""
     return tuple(text.split())
+
+
+def renamed(text: str, found: Any) -> dict[str, Any]:
+    """Return what a table or a module has, by the names in a line of them: `name`, or `new:old`."""
+    look = found.__getitem__ if isinstance(found, Mapping) else partial(getattr, found)
+    return {new: look(old or new) for new, _, old in (name.partition(":") for name in text.split())}
 
 
 def by_name(*found: Any) -> dict[str, Any]:

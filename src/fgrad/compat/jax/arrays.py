@@ -294,11 +294,7 @@ def keys_of_data(x: Any) -> Any:
 
 
 def held(dtype: Any) -> np.dtype[Any]:
-    """Return the dtype of the Tensors that hold arrays of a dtype.
-
-    Raises:
-        NotImplementedError: there are no such arrays.
-    """
+    """Return the dtype of the Tensors that hold arrays of a dtype."""
     if dtype == BFLOAT16:
         return np.dtype(np.float32)
     if dtype is KEY:
@@ -324,11 +320,7 @@ def _converted(t: Tensor, dtype: np.dtype[Any]) -> Tensor:
 
 
 def as_array(x: Any) -> Array:
-    """Return a number, an array of NumPy or a Tensor as array; numbers of Python are weak.
-
-    Raises:
-        TypeError: it is none; lists are made arrays by `jax.numpy.array` alone.
-    """
+    """Return a number, an array of NumPy or a Tensor as array; numbers of Python are weak."""
     if x.__class__ is Array:
         return x
     if x.__class__ in (bool, int, float, complex):
@@ -374,11 +366,7 @@ def together(
 ) -> tuple[list[Any], Form]:
     """Return the Tensors of values in the dtype that they promote to, and the form of arrays of it.
 
-    Args:
-        args: values that `as_array` takes.
-        inexact: whether integers are computed with as floating-point numbers.
-        counts: whether truth values are computed with as integers.
-        keys: whether keys are taken.
+    Integers are floating-point numbers if `inexact`, truth values are integers if `counts`; keys need `keys`.
     """
     xs = [as_array(a) for a in args]
     dtype, weak = promoted((x.dtype, x.weak_type) for x in xs)

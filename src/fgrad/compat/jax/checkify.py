@@ -42,12 +42,7 @@ register_pytree_node(Error, lambda e: ((), e.message), lambda message, _: Error(
 
 
 def check(pred: Any, msg: str, *args: Any, debug: bool = False, **kwargs: Any) -> None:
-    """Note that a check failed, of which `checkify` returns the error; without it, raise.
-
-    Raises:
-        JaxRuntimeError: it failed, and no `checkify` is around.
-        ValueError: the value is not known yet, and no `checkify` is around.
-    """
+    """Note that a check failed, of which `checkify` returns the error; without it, raise."""
     holds = as_array(pred)._tensor
     if is_traced(holds) and not _FOUND:
         if debug:
@@ -70,11 +65,7 @@ def check(pred: Any, msg: str, *args: Any, debug: bool = False, **kwargs: Any) -
 
 
 def checkify(f: Callable[..., Any], errors: frozenset[str] = USER) -> Callable[..., tuple[Error, Any]]:
-    """Return `f` that returns the first error of its checks beside its value.
-
-    Raises:
-        NotImplementedError: checks of other things than the program's own are asked for.
-    """
+    """Return `f` that returns the first error of its checks beside its value."""
     if errors - USER:
         raise NotImplementedError(
             f"fgrad's checkify has the checks of the program alone, not {', '.join(sorted(errors - USER))}: "

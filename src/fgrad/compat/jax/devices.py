@@ -109,11 +109,7 @@ def _all_axes_are(kind: AxisType) -> property:
 
 
 class AbstractMesh:
-    """Names for axes of length one.
-
-    Raises:
-        NotImplementedError: several devices are asked for.
-    """
+    """Names for axes of length one."""
 
     def __init__(self, axis_sizes: Any = (), axis_names: Any = (), axis_types: Any = None) -> None:
         self.size: int = math.prod(axis_sizes)
@@ -164,11 +160,7 @@ class NamedSharding(Sharding):
 
 
 def devices(backend: str | None = None) -> list[Device]:
-    """Return the only device.
-
-    Raises:
-        RuntimeError: another kind of device is asked for.
-    """
+    """Return the only device."""
     if backend not in (None, "cpu"):
         raise RuntimeError(f"Unknown backend {backend}: {ONE}, which is the processor")
     return [DEVICE]
@@ -244,11 +236,7 @@ def device_put(
 def make_array_from_single_device_arrays(
     shape: Sequence[int], sharding: Sharding, arrays: Sequence[Array], *, dtype: Any = None
 ) -> Array:
-    """Return the array that the parts on all devices make: the only part.
-
-    Raises:
-        ValueError: there are more, or it has another shape or dtype.
-    """
+    """Return the array that the parts on all devices make: the only part."""
     (x,) = map(as_array, arrays)
     wanted, found = ShapedArray(shape, x.dtype if dtype is None else dtype), ShapedArray(x.shape, x.dtype)
     if found != wanted:
@@ -265,11 +253,7 @@ def make_array_from_callback(
 
 
 def pmap(fun: Callable[..., Any], axis_name: Any = None, **options: Any) -> Callable[..., Any]:
-    """Return `fun` mapped over as many devices as there are, which is one.
-
-    Raises:
-        ValueError: an axis is longer than that.
-    """
+    """Return `fun` mapped over as many devices as there are, which is one."""
     axes, out_axes = options.pop("in_axes", 0), options.pop("out_axes", 0)
     static = set(several(options.pop("static_broadcasted_argnums", ())))
 

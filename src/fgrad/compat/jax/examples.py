@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fgrad.compat.jax.arrays import as_array, named
+from fgrad.compat.jax.arrays import as_array
 from fgrad.compat.jax.draws import NAMES as DRAWS
 from fgrad.compat.jax.nn import INITIALIZERS
 from fgrad.compat.jax.nn import NAMES as NN
@@ -38,15 +39,12 @@ def make_schedule(scalar_or_schedule: Any) -> Schedule:
     return scalar_or_schedule if callable(scalar_or_schedule) else lambda _: scalar_or_schedule
 
 
-def _optimizer(step_size: Any, rule: Callable[..., Any], count: int) -> Optimizer:
-    """Return the optimizer of a rule, which remembers so many arrays, zeros at first.
+def _optimizer(rule: Callable[..., Any], step_size: Any, *options: Any, **named: Any) -> Optimizer:
+    """Return the optimizer of a rule: from a step, what is remembered (zeros at first) and options.
 
-    Args:
-        step_size: a number, or a function of the number of the step.
-        rule: from number and size of a step, a gradient, an array and what is remembered to the new ones.
-        count: how many arrays it remembers.
+    It returns the new array, and what is remembered next.
     """
-    size = make_schedule(step_size)
+    size, count = make_schedule(step_size), _RULES[rule]
 
     def init(params: Any) -> OptimizerState:
         leaves, structure = flatten(params)
@@ -59,99 +57,86 @@ def _optimizer(step_size: Any, rule: Callable[..., Any], count: int) -> Optimize
         if given != structure:
             raise TypeError(f"the gradients are {given}, and the parameters {structure}")
         columns = [leaves, *(structure.flatten_up_to(m) for m in state.memory)]
-        rows = [rule(i, size(i), g, *row) for g, *row in zip(gradients, *columns, strict=True)]
+        rows = [
+            rule(_Step(i, size(i), g, x), *memory, *options, **named)
+            for g, x, *memory in zip(gradients, *columns, strict=True)
+        ]
         params, *memory = (unflatten(structure, [row[k] for row in rows]) for k in range(count + 1))
         return OptimizerState(params, memory)
 
     return Optimizer(init, update, lambda state: state.params)
 
 
-def _heavy(mass: float, way: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """Return the rule of a step along `way(velocity, gradient)`."""
+class _Step(NamedTuple):
+    """The number and size of a step, a gradient, and the array that takes it."""
 
-    def rule(i: Any, size: Any, g: Any, x: Any, velocity: Any) -> Sequence[Any]:
-        velocity = mass * velocity + g
-        return x - size * way(velocity, g), velocity
+    i: Any
+    size: Any
+    g: Any
+    x: Any
 
-    return rule
-
-
-def _adagrad(momentum: float = 0.9) -> Callable[..., Any]:
-    def rule(i: Any, size: Any, g: Any, x: Any, squares: Any, mean: Any) -> Sequence[Any]:
-        squares = squares + g * g
-        where = NUMPY["where"]
-        scale = where(squares > 0, 1 / NUMPY["sqrt"](where(squares > 0, squares, 1)), 0)
-        mean = (1 - momentum) * (g * scale) + momentum * mean
-        return x - size * mean, squares, mean
-
-    return rule
+    def rest(self, weight: float) -> Any:
+        """Return what is missing of the weights of a mean after so many steps."""
+        return 1 - _array(weight).astype(_array(self.x).dtype) ** (_array(self.i) + 1)
 
 
-def _rmsprop(gamma: float = 0.9, eps: float = 1e-8) -> Callable[..., Any]:
-    def rule(i: Any, size: Any, g: Any, x: Any, squares: Any) -> Sequence[Any]:
-        squares = squares * gamma + g * g * (1 - gamma)
-        return x - size * g / NUMPY["sqrt"](squares + eps), squares
-
-    return rule
+def _sgd(s: _Step) -> Sequence[Any]:
+    return (s.x - s.size * s.g,)
 
 
-def _rmsprop_momentum(gamma: float = 0.9, eps: float = 1e-8, momentum: float = 0.9) -> Callable[..., Any]:
-    def rule(i: Any, size: Any, g: Any, x: Any, squares: Any, velocity: Any) -> Sequence[Any]:
-        squares = squares * gamma + g * g * (1 - gamma)
-        velocity = momentum * velocity + size * g / NUMPY["sqrt"](squares + eps)
-        return x - velocity, squares, velocity
-
-    return rule
+def _momentum(s: _Step, velocity: Any, mass: Any) -> Sequence[Any]:
+    velocity = mass * velocity + s.g
+    return s.x - s.size * velocity, velocity
 
 
-def _unbiased(mean: Any, weight: float, i: Any) -> Any:
-    return mean / (1 - _array(weight).astype(mean.dtype) ** (_array(i) + 1))
+def _nesterov(s: _Step, velocity: Any, mass: Any) -> Sequence[Any]:
+    velocity = mass * velocity + s.g
+    return s.x - s.size * (mass * velocity + s.g), velocity
 
 
-def _adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Callable[..., Any]:
-    def rule(i: Any, size: Any, g: Any, x: Any, mean: Any, squares: Any) -> Sequence[Any]:
-        mean = (1 - b1) * g + b1 * mean
-        squares = (1 - b2) * (g * g) + b2 * squares
-        spread = NUMPY["sqrt"](_unbiased(squares, b2, i)) + eps
-        return x - size * _unbiased(mean, b1, i) / spread, mean, squares
-
-    return rule
+def _adagrad(s: _Step, squares: Any, mean: Any, momentum: Any = 0.9) -> Sequence[Any]:
+    squares, where = squares + s.g * s.g, NUMPY["where"]
+    scale = where(squares > 0, 1 / NUMPY["sqrt"](where(squares > 0, squares, 1)), 0)
+    mean = (1 - momentum) * (s.g * scale) + momentum * mean
+    return s.x - s.size * mean, squares, mean
 
 
-def _adamax(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Callable[..., Any]:
-    def rule(i: Any, size: Any, g: Any, x: Any, mean: Any, highest: Any) -> Sequence[Any]:
-        mean = (1 - b1) * g + b1 * mean
-        highest = NUMPY["maximum"](b2 * highest, abs(_array(g)))
-        step = size / (1 - _array(b1).astype(mean.dtype) ** (_array(i) + 1))
-        return x - step * mean / (highest + eps), mean, highest
-
-    return rule
+def _rmsprop(s: _Step, squares: Any, gamma: Any = 0.9, eps: Any = 1e-8) -> Sequence[Any]:
+    squares = squares * gamma + s.g * s.g * (1 - gamma)
+    return s.x - s.size * s.g / NUMPY["sqrt"](squares + eps), squares
 
 
-# the rule for the options that come after the size of steps, and how many arrays it remembers
-_RULES: dict[str, tuple[Callable[..., Any], int]] = {
-    "sgd": (lambda: lambda i, size, g, x: (x - size * g,), 0),
-    "momentum": (lambda mass: _heavy(mass, lambda velocity, g: velocity), 1),
-    "nesterov": (lambda mass: _heavy(mass, lambda velocity, g: mass * velocity + g), 1),
-    "adagrad": (_adagrad, 2),
-    "rmsprop": (_rmsprop, 1),
-    "rmsprop_momentum": (_rmsprop_momentum, 2),
-    "adam": (_adam, 2),
-    "adamax": (_adamax, 2),
+def _rmsprop_momentum(
+    s: _Step, squares: Any, velocity: Any, gamma: Any = 0.9, eps: Any = 1e-8, momentum: Any = 0.9
+) -> Sequence[Any]:
+    squares = squares * gamma + s.g * s.g * (1 - gamma)
+    velocity = momentum * velocity + s.size * s.g / NUMPY["sqrt"](squares + eps)
+    return s.x - velocity, squares, velocity
+
+
+def _adam(
+    s: _Step, mean: Any, squares: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8
+) -> Sequence[Any]:
+    mean = (1 - b1) * s.g + b1 * mean
+    squares = (1 - b2) * (s.g * s.g) + b2 * squares
+    spread = NUMPY["sqrt"](squares / s.rest(b2)) + eps
+    return s.x - s.size * (mean / s.rest(b1)) / spread, mean, squares
+
+
+def _adamax(
+    s: _Step, mean: Any, highest: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8
+) -> Sequence[Any]:
+    mean = (1 - b1) * s.g + b1 * mean
+    highest = NUMPY["maximum"](b2 * highest, abs(_array(s.g)))
+    return s.x - s.size / s.rest(b1) * mean / (highest + eps), mean, highest
+
+
+_RULES: dict[Callable[..., Any], int] = {  # how many arrays a rule remembers
+    _sgd: 0, _momentum: 1, _nesterov: 1, _adagrad: 2, _rmsprop: 1, _rmsprop_momentum: 2, _adam: 2, _adamax: 2,
+}  # fmt: skip
+OPTIMIZERS: dict[str, Any] = by_name(Optimizer, OptimizerState, make_schedule) | {
+    rule.__name__[1:]: functools.partial(_optimizer, rule) for rule in _RULES
 }
-
-
-def _named(name: str) -> Callable[..., Optimizer]:
-    rule, count = _RULES[name]
-    return named(
-        lambda step_size, *args, **options: _optimizer(step_size, rule(*args, **options), count),
-        f"jax.example_libraries.optimizers.{name}",
-    )
-
-
-OPTIMIZERS: dict[str, Any] = {name: _named(name) for name in _RULES} | by_name(
-    Optimizer, OptimizerState, make_schedule
-)
 
 
 # ---- layers: `shape, params = init(key, shape)`, `out = apply(params, inputs, **options)`

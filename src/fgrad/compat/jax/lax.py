@@ -33,7 +33,7 @@ from fgrad.compat.jax.numpy import wide_enough
 from fgrad.compat.jax.transformations import Flat, inside
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.jax.types import CONFIG, promoted
-from fgrad.compat.standins import by_name, words
+from fgrad.compat.standins import by_name, renamed, words
 from fgrad.nn.geometry import pads
 
 Function = Callable[..., Any]
@@ -464,25 +464,21 @@ PRIMITIVES = words(  # by fgrad's names
     "multiply negative power reshape rsqrt sign sin sinh slice sqrt square stop_gradient subtract sum tan "
     "tanh transpose where"
 )
-SPECIAL = {
-    "digamma": "digamma", "erf": "erf", "erf_inv": "erfinv", "erfc": "erfc", "igamma": "gammainc",
-    "igammac": "gammaincc", "lgamma": "gammaln", "bessel_i0e": "i0e", "bessel_i1e": "i1e",
-    "regularized_incomplete_beta": "betainc", "betainc": "betainc", "polygamma": "polygamma",
-}  # fmt: skip
-_RENAMED = {
-    **{name: name for name in (
-        *("abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not"),
-        *("bitwise_or", "bitwise_xor", "cbrt", "ceil", "cos", "cosh", "exp", "exp2", "expm1", "floor", "log"),
-        *("log1p", "real", "imag", "conj", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh"),
-        *("squeeze", "expand_dims", "nextafter", "reciprocal"),
-    )},
-    "add": "add", "sub": "subtract", "mul": "multiply", "neg": "negative",
-    "pow": "power",
-    "max": "maximum", "min": "minimum", "eq": "equal", "ne": "not_equal", "lt": "less",
-    "le": "less_equal", "gt": "greater", "ge": "greater_equal", "is_finite": "isfinite",
-}  # fmt: skip
+SPECIAL = renamed(
+    "digamma erf erf_inv:erfinv erfc igamma:gammainc igammac:gammaincc lgamma:gammaln bessel_i0e:i0e "
+    "bessel_i1e:i1e regularized_incomplete_beta:betainc betainc polygamma",
+    fgrad.scipy.special,
+)
 NAMES: dict[str, Any] = {
-    **{new: NUMPY[old] for new, old in _RENAMED.items()},
+    **renamed(
+        "abs acos acosh asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor cbrt ceil "
+        "cos cosh exp exp2 expm1 floor log log1p real imag conj sign sin sinh sqrt square tan tanh squeeze "
+        "expand_dims nextafter reciprocal add sub:subtract mul:multiply neg:negative pow:power max:maximum "
+        "min:minimum eq:equal ne:not_equal lt:less le:less_equal gt:greater ge:greater_equal "
+        "is_finite:isfinite broadcast_shapes dot dtype:result_type full full_like concatenate rem:fmod "
+        "shift_left:left_shift shift_right_arithmetic:right_shift",
+        NUMPY,
+    ),
     **operands.NAMES,
     **{name: _collective(name) for name in words("psum pmean pmax pmin all_gather ppermute psum_scatter")},
     **{f"{p.name}_p": p for p in map(own_primitive, PRIMITIVES)},
@@ -514,15 +510,10 @@ NAMES: dict[str, Any] = {
     "axis_index": lambda axis_name: made(fgrad.lax.axis_index(axis_name)),
     "select": lambda pred, on_true, on_false: NUMPY["where"](pred, on_true, on_false),  # noqa: PLW0108 -- names
     "broadcast_to_rank": lambda x, rank: as_array(x).reshape((1,) * (rank - np.ndim(x)) + np.shape(x)),
-    "broadcast_shapes": NUMPY["broadcast_shapes"],
     "convert_element_type": lambda operand, new_dtype: as_array(operand).astype(new_dtype),
-    "dot": NUMPY["dot"],
-    "dtype": NUMPY["result_type"],
-    "full": NUMPY["full"],
-    "full_like": NUMPY["full_like"],
     "integer_pow": lambda x, y: operator.pow(as_array(x), int(y)),
     "iota": lambda dtype, size: NUMPY["arange"](size, dtype=dtype),
-    **{new: of_elements(getattr(fgrad.scipy.special, old)) for new, old in SPECIAL.items()},
+    **{name: of_elements(found) for name, found in SPECIAL.items()},
     "map": lambda f, xs, *, batch_size=None: scan(lambda _, x: (None, f(x)), None, xs)[1],
     "conv": conv_general_dilated,
     "rsqrt": lambda x: elementwise(lambda t: 1 / fnp.sqrt(t), x, inexact=True),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -91,8 +91,9 @@ def _adjoint(x: Any) -> Any:
     return fnp.conj(fnp.swapaxes(x, -1, -2))
 
 
-def _cholesky(x: Array, *, upper: bool) -> Array:
+def _cholesky(a: Any, *, upper: bool) -> Array:
     """Return the factor of matrices, of which the triangle of the factor is read; NaN where there is none."""
+    x = as_array(a)
     if x.form is SHORT:
         raise NotImplementedError("cholesky of bfloat16: JAX has it of float32 at least")
     t = inexact(x)._tensor
@@ -104,18 +105,6 @@ def _cholesky(x: Array, *, upper: bool) -> Array:
     return made(_adjoint(low) if upper else low)
 
 
-def cholesky(a: Any, *, upper: bool = False) -> Array:
-    """Return the factor of Hermitian matrices, the lower one unless `upper`."""
-    return _cholesky(as_array(a), upper=upper)
-
-
-def scipy_cholesky(
-    a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
-) -> Array:
-    """Return the factor of Hermitian matrices, the upper one unless `lower`."""
-    return _cholesky(as_array(a), upper=not lower)
-
-
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
     """Return a norm of a vector or matrix."""
     y = inexact(x)
@@ -124,49 +113,36 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     return made(fnp.linalg.norm(y._tensor, ord, axis, keepdims), y.strong)
 
 
-def matrix_norm(x: Any, *, keepdims: bool = False, ord: Any = "fro") -> Array:
-    """Return a norm of matrices, which are the last two axes."""
-    return norm(x, ord, (-2, -1), keepdims)
-
-
-def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Array:
-    """Return the product of matrices, in the order that takes the least."""
-    return elementwise(lambda *xs: fnp.linalg.multi_dot(xs), *arrays)
-
-
 NUMPY: dict[str, Any] = {
     name: _linear(fnp.linalg, name)
     for name in words(
         "cond det eig eigh eigvals eigvalsh inv lstsq matrix_power pinv qr slogdet solve "
         "svd svdvals tensorinv tensorsolve trace vector_norm outer"
     )
-} | {"matrix_norm": matrix_norm, "multi_dot": multi_dot, "norm": norm}
+} | {
+    "cholesky": lambda a, *, upper=False: _cholesky(a, upper=upper),
+    "matrix_norm": lambda x, *, keepdims=False, ord="fro": norm(x, ord, (-2, -1), keepdims),
+    "multi_dot": lambda arrays, *, precision=None: elementwise(lambda *xs: fnp.linalg.multi_dot(xs), *arrays),
+    "norm": norm,
+}
 SCIPY: dict[str, Any] = {
     name: _linear(fgrad.scipy.linalg, name)
     for name in words(
         "block_diag cho_solve det eigh expm inv lu lu_factor lu_solve qr solve "
         "solve_triangular sqrtm svd toeplitz"
     )
+} | {
+    "cholesky": lambda a, lower=False, overwrite_a=False, check_finite=True: _cholesky(a, upper=not lower),
+    "cho_factor": lambda a, lower=False, overwrite_a=False, check_finite=True: (
+        _cholesky(a, upper=not lower),
+        lower,
+    ),
 }
-NUMPY |= {name: _symmetric(NUMPY[name]) for name in ("eigh", "eigvalsh")}
-NUMPY["cholesky"] = _symmetric(cholesky)
-SCIPY |= {"cholesky": scipy_cholesky, "eigh": _symmetric(SCIPY["eigh"])}
-SCIPY["cho_factor"] = lambda a, lower=False, overwrite_a=False, check_finite=True: (
-    scipy_cholesky(a, lower),
-    lower,
-)
+NUMPY |= {name: _symmetric(NUMPY[name]) for name in ("cholesky", "eigh", "eigvalsh")}
+SCIPY["eigh"] = _symmetric(SCIPY["eigh"])
 
 
 # ---- `jax.lax.linalg`
-
-
-def eigh(
-    x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
-    implementation: Any = None,
-) -> tuple[Array, Array]:  # fmt: skip
-    """Return eigenvectors and then eigenvalues of Hermitian matrices."""
-    values, vectors = NUMPY["eigh"](x, "L" if lower else "U", symmetrize_input=symmetrize_input)
-    return vectors, values
 
 
 def qr(
@@ -214,5 +190,8 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any) -> Array:
 
 LAX: dict[str, Any] = {
     "cholesky": NUMPY["cholesky"],
-    **by_name(eigh, ormqr, qr, svd, tridiagonal_solve),
+    "eigh": lambda x, *, lower=True, symmetrize_input=True, sort_eigenvalues=True, implementation=None: NUMPY[
+        "eigh"
+    ](x, "L" if lower else "U", symmetrize_input=symmetrize_input)[::-1],
+    **by_name(ormqr, qr, svd, tridiagonal_solve),
 }

@@ -217,11 +217,7 @@ def variance_scaling(
     scale: float, mode: str, distribution: str, in_axis: Any = -2, out_axis: Any = -1, batch_axis: Any = (),
     dtype: Any = float,
 ) -> Callable[..., Array]:  # fmt: skip
-    """Return what draws weights whose variance is `scale` divided by the number of inputs or outputs.
-
-    Raises:
-        ValueError: an unknown mode or distribution.
-    """
+    """Return what draws weights whose variance is `scale` divided by the number of inputs or outputs."""
     modes = {"fan_in": (1.0, 0.0), "fan_out": (0.0, 1.0), "fan_avg": (0.5, 0.5)}
     if mode not in modes or distribution not in _UNITS:
         raise ValueError(f"variance_scaling has no mode {mode!r} with distribution {distribution!r}")

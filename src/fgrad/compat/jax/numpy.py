@@ -22,6 +22,7 @@ from fgrad.compat.jax.arrays import (
     held,
     inexact,
     made,
+    moved,
     named,
     opened,
     together,
@@ -38,7 +39,7 @@ from fgrad.compat.jax.types import (
     promote_types,
     promoted,
 )
-from fgrad.compat.standins import by_name, words
+from fgrad.compat.standins import by_name, renamed, words
 from fgrad.core.tensor import Tensor
 from fgrad.transforms.calling import is_traced
 
@@ -125,7 +126,7 @@ def _of_one(name: str, result: Function) -> Function:
         a, *rest = given
         kwargs = {k: opened(v) for k, v in kwargs.items() if not (k in ("out", "where") and v is None)}
         x = as_array(a)
-        if x.form is KEYS and result not in (_moved, _divided):
+        if x.form is KEYS and result is not _moved:
             raise TypeError(f"{name} does not accept dtype {KEY}")
         return result(found, x, [_static(v) for v in rest], kwargs)  # type: ignore[no-any-return]
 
@@ -142,11 +143,7 @@ def _static(x: Any) -> Any:
 
 def _moved(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
     """Return what is weak if the array is."""
-    return made(f(x._tensor, *args, **kwargs), x.form)
-
-
-def _divided(f: Function, x: Array, args: Any, kwargs: Any) -> list[Array]:
-    return [made(part, x.form) for part in f(x._tensor, *args, **kwargs)]
+    return wrapped(f(x._tensor, *args, **kwargs), x.form)  # type: ignore[no-any-return]
 
 
 def _kept(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
@@ -268,6 +265,7 @@ def _any(name: str) -> Function:
 
 OF_ONE: dict[Function, tuple[str, ...]] = {  # by how the dtype of the result is found
     _moved: words(  # the elements, at other places or rounded
+        "array_split dsplit hsplit split vsplit "
         "atleast_1d atleast_2d atleast_3d broadcast_to diagonal expand_dims flip fliplr flipud "
         "matrix_transpose moveaxis permute_dims ravel reshape roll rollaxis rot90 round squeeze "
         "swapaxes tile transpose tril triu"
@@ -280,7 +278,6 @@ OF_ONE: dict[Function, tuple[str, ...]] = {  # by how the dtype of the result is
         "std var"
     ),
     _index: words("argmax argmin count_nonzero nanargmax nanargmin"),
-    _divided: words("array_split dsplit hsplit split vsplit"),
 }
 
 
@@ -316,11 +313,6 @@ def array(
 
 def _leaves(x: Any) -> list[Any]:
     return [leaf for part in x for leaf in _leaves(part)] if isinstance(x, list | tuple) else [x]
-
-
-def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: Any = None, device: Any = None) -> Array:
-    """Return an array of numbers, arrays or lists of them."""
-    return array(a, dtype)
 
 
 def shape_of(shape: Any) -> tuple[int, ...]:
@@ -550,11 +542,6 @@ def power(x: Any, y: Any) -> Array:
     return out if exponent.weak_type or exponent.dtype.kind not in "biu" else made(out._tensor, out.strong)
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:
-    """Return elements in another dtype."""
-    return as_array(x).astype(float if dtype is None else dtype)
-
-
 def result_type(*args: Any) -> np.dtype[Any]:
     """Return the dtype that values and dtypes promote to."""
     kinds = []
@@ -578,13 +565,6 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
         return tuple(np.broadcast_shapes(*shapes))
     except ValueError as error:
         raise ValueError(f"Incompatible shapes for broadcasting: shapes={list(shapes)}") from error
-
-
-def broadcast_arrays(*args: Any) -> list[Array]:
-    """Return arrays broadcast to one shape."""
-    arrays = [as_array(x) for x in args]
-    shape = broadcast_shapes(*(a.shape for a in arrays))
-    return [made(fnp.broadcast_to(a._tensor, shape), a.form) for a in arrays]
 
 
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: Any = "xy") -> list[Array]:
@@ -629,20 +609,8 @@ def finfo(dtype: Any) -> Any:
     return np.finfo(kind) if kind.isbuiltin == 1 else import_module("ml_dtypes").finfo(kind)
 
 
-def argsort(
-    a: Any, axis: int | None = -1, *, kind: Any = None, order: Any = None, stable: bool = True,
-    descending: bool = False,
-) -> Array:  # fmt: skip
-    """Return the indices that sort an array; those of equal elements stay in order."""
-    return made(fnp.argsort(opened(as_array(a)), axis, stable=True, descending=descending)).astype(int)
-
-
 def roots(p: Any, *, strip_zeros: bool = True) -> Array:
-    """Return the roots of a polynomial, which are complex.
-
-    Raises:
-        NotImplementedError: leading zeros are to give roots too.
-    """
+    """Return the roots of a polynomial, which are complex."""
     x = inexact(p)
     if not strip_zeros and x.size and not is_traced(x._tensor) and not x[0]:
         raise NotImplementedError(
@@ -651,7 +619,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Array:
     return made(fnp.roots(x._tensor)).astype(np.result_type(x.dtype, np.complex64))
 
 
-stack = _joined("stack")
+stack, _argsort = _joined("stack"), _of_one("argsort", _index)
 
 
 def dtype_of(x: Any) -> Any:
@@ -732,6 +700,16 @@ NAMES: dict[str, Any] = {
     **{name: Scalar(name) for name in SCALARS},
     **{name: getattr(np, name) for name in NUMPYS},
     **short_dtypes(),
+    "asarray": lambda a, dtype=None, order=None, *, copy=None, device=None: array(a, dtype),
+    "astype": lambda x, dtype, /, *, copy=False, device=None: as_array(x).astype(
+        float if dtype is None else dtype
+    ),
+    "argsort": lambda a, axis=-1, *, kind=None, order=None, stable=True, descending=False: _argsort(
+        a, axis, stable=True, descending=descending
+    ),
+    "broadcast_arrays": lambda *args: [
+        moved(fnp.broadcast_to, x, broadcast_shapes(*map(np.shape, args))) for x in args
+    ],
     "flatnonzero": lambda a, **kwargs: nonzero(as_array(a).reshape(-1), **kwargs)[0],
     "bool_": Scalar("bool"),
     "empty": zeros,
@@ -746,41 +724,27 @@ NAMES: dict[str, Any] = {
     "iinfo": lambda d: np.iinfo(canonical(dtype_of(d))),
     "copy": lambda a, order=None: as_array(a).copy(),
     **by_name(
-        *(arange, argsort, argwhere, array, asarray, astype, bincount, broadcast_arrays),
-        *(broadcast_shapes, clip, einsum, eye, finfo, full, full_like, histogram, issubdtype),
-        *(
-            linspace,
-            load,
-            meshgrid,
-            nonzero,
-            ones,
-            ones_like,
-            power,
-            promote_types,
-            repeat,
-            result_type,
-            roots,
-        ),
-        *(take, take_along_axis, unique, vectorize, where, zeros, zeros_like),
+        *(arange, argwhere, array, bincount, broadcast_shapes, clip, einsum, eye, finfo, full, full_like),
+        *(histogram, issubdtype, linspace, load, meshgrid, nonzero, ones, ones_like, power, promote_types),
+        *(repeat, result_type, roots, take, take_along_axis, unique, vectorize, where, zeros, zeros_like),
     ),
 }
-for _alias in words(
+NAMES |= renamed(
     "around:round pow:power bitwise_invert:invert bitwise_left_shift:left_shift bool:bool_ "
     "bitwise_right_shift:right_shift concat:concatenate csingle:complex64 cdouble:complex128 single:float32 "
-    "double:float64 float_:float64 int_:int64 complex_:complex128 uint:uint64"
-):
-    _new, _old = _alias.split(":")
-    NAMES[_new] = NAMES[_old]
-for _method in words(
+    "double:float64 float_:float64 int_:int64 complex_:complex128 uint:uint64",
+    NAMES,
+)
+_METHODS = renamed(
     "all any argmax argmin argsort clip conj cumprod cumsum diagonal dot max mean min prod ravel repeat "
     "round sort squeeze std sum swapaxes take trace var flatten:ravel __round__:round "
-    "__abs__:absolute __invert__:invert __neg__:negative __pos__:positive"
-):
-    _new, _, _old = _method.partition(":")
-    setattr(Array, _new, NAMES[_old or _new])
-for _view in words("T:transpose mT:matrix_transpose real imag"):
-    _new, _, _old = _view.partition(":")
-    setattr(Array, _new, property(NAMES[_old or _new]))
+    "__abs__:absolute __invert__:invert __neg__:negative __pos__:positive",
+    NAMES,
+)
+for _new, _found in _METHODS.items():
+    setattr(Array, _new, _found)
+for _new, _found in renamed("T:transpose mT:matrix_transpose real imag", NAMES).items():
+    setattr(Array, _new, property(_found))
 
 
 def _is_operand(x: Any) -> bool:
@@ -809,16 +773,16 @@ def _operator(name: str, function: Function, *, reflected: bool = True) -> None:
         setattr(Array, f"__r{name}__", reflect)
 
 
-for _operation in words(
+_OPERATORS = renamed(
     "add sub:subtract mul:multiply truediv:true_divide floordiv:floor_divide mod:remainder and:bitwise_and "
-    "or:bitwise_or xor:bitwise_xor lshift:left_shift rshift:right_shift matmul"
-):
-    _new, _, _old = _operation.partition(":")
-    _operator(_new, NAMES[_old or _new])
-for _new, _old in {
-    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
-    "ge": "greater_equal",
-}.items():  # fmt: skip
-    _operator(_new, NAMES[_old], reflected=False)
+    "or:bitwise_or xor:bitwise_xor lshift:left_shift rshift:right_shift matmul",
+    NAMES,
+)
+for _new, _found in _OPERATORS.items():
+    _operator(_new, _found)
+for _new, _found in renamed(
+    "eq:equal ne:not_equal lt:less le:less_equal gt:greater ge:greater_equal", NAMES
+).items():
+    _operator(_new, _found, reflected=False)
 _operator("pow", _pow)
 _operator("divmod", lambda x, y: (x // y, x % y))

@@ -119,7 +119,6 @@ NAMES: dict[str, Any] = {
         _broadcast_in_dim(np.arange(shape[dimension]), shape, (dimension,))
     ).astype(dtype),
     "complex": lambda x, y: elementwise(lambda a, b: a + 1j * b, x, y),
-    "concatenate": NUMPY["concatenate"],
     "cumlogsumexp": _cumulated(fnp.logaddexp),
     "cummax": _cumulated(fnp.maximum),
     "cummin": _cumulated(fnp.minimum),
@@ -131,12 +130,9 @@ NAMES: dict[str, Any] = {
         fgrad.lax.pad, operand, padding_value, padding_config
     ),
     "population_count": lambda x: NUMPY["bitwise_count"](as_array(x)).astype(as_array(x).dtype),
-    "rem": NUMPY["fmod"],
     "reshape": partial(moved, _reshape),
     "rev": partial(moved, lambda t, dimensions: fnp.flip(t, tuple(dimensions))),
     "round": round_,
-    "shift_left": NUMPY["left_shift"],
-    "shift_right_arithmetic": NUMPY["right_shift"],
     "slice": partial(moved, _slice),
     "slice_in_dim": partial(moved, _slice_in_dim),
     "transpose": partial(moved, lambda t, permutation: fnp.transpose(t, tuple(permutation))),

@@ -90,11 +90,7 @@ def check_jvp(
     f: Callable[..., Any], f_jvp: Callable[..., Any], args: Any, atol: Any = None, rtol: Any = None,
     eps: float = STEP, err_msg: str = "JVP",
 ) -> None:  # fmt: skip
-    """Check a derivative along a random direction against differences.
-
-    Raises:
-        AssertionError: it is off.
-    """
+    """Check a derivative along a random direction against differences."""
     bounds = _of_derivatives(atol), _of_derivatives(rtol)
     tangents = _random(args, np.random.RandomState(0))
     out, tangent = f_jvp(args, tangents)
@@ -106,11 +102,7 @@ def check_vjp(
     f: Callable[..., Any], f_vjp: Callable[..., Any], args: Any, atol: Any = None, rtol: Any = None,
     eps: float = STEP, err_msg: str = "VJP",
 ) -> None:  # fmt: skip
-    """Check a pullback of a random cotangent against differences along a random direction.
-
-    Raises:
-        AssertionError: it is off.
-    """
+    """Check a pullback of a random cotangent against differences along a random direction."""
     bounds = _of_derivatives(atol), _of_derivatives(rtol)
     source = np.random.RandomState(0)
     out, pullback = f_vjp(*args)
@@ -127,11 +119,7 @@ def check_grads(
     f: Callable[..., Any], args: Any, order: int, modes: str | Sequence[str] = ("fwd", "rev"),
     atol: Any = None, rtol: Any = None, eps: float | None = None,
 ) -> None:  # fmt: skip
-    """Check the derivatives of `f` up to an order, each in one random direction.
-
-    Raises:
-        AssertionError: one is off.
-    """
+    """Check the derivatives of `f` up to an order, each in one random direction."""
     bounds = atol, rtol, eps or STEP
 
     def pulled(*xs: Any) -> Any:

@@ -165,12 +165,7 @@ def without_static(
 ) -> Flat:
     """Return `fun` as a function of Tensors, of the arguments that `nums` do not make static.
 
-    Args:
-        fun: the function.
-        nums: the places of the static arguments.
-        args: the arguments.
-        kwargs: the same by name.
-        read: from the list of arguments and the named ones to what is read of them.
+    `read` may change the list of these and of the named ones.
     """
     static = {i % len(args) for i in nums}
 
@@ -207,11 +202,7 @@ def _of(
     fun: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: Nums, what: str, *,
     has_aux: bool, allow_int: bool = False,
 ) -> Flat:  # fmt: skip
-    """Return `fun` as a function of Tensors, of the chosen arguments alone, in a list.
-
-    Raises:
-        TypeError: one of them is of integers, which `what` does not allow.
-    """
+    """Return `fun` as a function of Tensors, of the chosen arguments alone, in a list."""
     places = _places(argnums, args)
 
     def chosen(values: Sequence[Any]) -> Any:
@@ -580,11 +571,7 @@ class Compiled:
         return {"flops": float(cost.flops), "bytes accessed": float(cost.bytes)}
 
     def as_text(self, dialect: str | None = None) -> NoReturn:
-        """Refuse: there is no program of another compiler.
-
-        Raises:
-            NotImplementedError: always.
-        """
+        """Refuse: there is no program of another compiler."""
         raise NotImplementedError(
             f"fgrad compiles no {dialect or 'stablehlo'}: fgrad.make_graph(fun)(*args) shows a program"
         )

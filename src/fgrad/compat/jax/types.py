@@ -59,11 +59,7 @@ class Config:
     jax_traceback_filtering = "auto"
 
     def update(self, name: str, value: Any) -> None:
-        """Set one.
-
-        Raises:
-            NotImplementedError: fgrad has no such setting.
-        """
+        """Set one."""
         if name in ("jax_enable_x64", "jax_disable_jit", "jax_threefry_partitionable"):
             setattr(self, name, bool(value))
         elif name in ("jax_platform_name", "jax_platforms") and value in ("cpu", None, ""):
