@@ -414,6 +414,14 @@ def test_kinds_that_are_not_there_have_no_instances():
         sparse.BCOO(jnp.ones(2))
 
 
+def test_indices_stay_integers_beside_floats():
+    at = jnp.array([1, 1])
+    close(jnp.bincount(at, jnp.array([0.5, 0.25])), [0, 0.75])
+    close(jnp.bincount(at, jnp.array([2, 3])), [0, 5])
+    close(jnp.insert(X, jnp.array([1]), 5.0), [0.5, 5, -1, 2])
+    close(jnp.delete(X, jnp.array([1])), [0.5, 2])
+
+
 # ---- one device
 
 

@@ -18,10 +18,8 @@ from fgrad.compat.jax.arrays import (
     inexact,
     made,
     named,
-    opened,
-    together,
 )
-from fgrad.compat.jax.numpy import wrapped
+from fgrad.compat.jax.numpy import alike, wrapped
 from fgrad.compat.standins import by_name, words
 from fgrad.core.trace import Tracer
 from fgrad.extend import operation
@@ -33,17 +31,13 @@ def _linear(module: Any, name: str) -> Function:
     """Return a function of matrices that are floating-point numbers of one dtype."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        arrays = [a for a in (*args, *kwargs.values()) if isinstance(a, Array | np.ndarray)]
-        tensors, form = together(arrays, inexact=True) if arrays else ([], False)
+        given, form = alike([*args, *kwargs.values()], Array | np.ndarray, inexact=True)
         if form is SHORT:
             raise NotImplementedError(f"jax.numpy.linalg.{name} of bfloat16: JAX has it of float32 at least")
-        it = iter(tensors)
-        given, options = (
-            [next(it) if isinstance(a, Array | np.ndarray) else opened(a) for a in group]
-            for group in (args, kwargs.values())
+        found = getattr(module, name)(
+            *given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True))
         )
-        found = getattr(module, name)(*given, **dict(zip(kwargs, options, strict=True)))
-        return wrapped(found, form=False)
+        return wrapped(found, form)
 
     return named(function, f"{module.__name__}.{name}", ", in JAX's dtypes")
 

@@ -65,6 +65,7 @@ INEXACT = words(
     "copysign cos cosh deg2rad degrees divide exp exp2 expm1 heaviside hypot log log10 log1p log2 logaddexp "
     "logaddexp2 nextafter rad2deg radians reciprocal sin sinc sinh sqrt tan tanh true_divide fabs rint"
 )
+INDICES = {"bincount": 0, "delete": 1, "insert": 1}  # the argument that stays of integers
 OPERANDS = ("a", "arr", "array", "m", "v", "x")  # what their operand is called
 JOINS = ("stack", "concatenate", "hstack", "vstack", "dstack", "column_stack")
 PRODUCTS = ("dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "cross", "convolve", "correlate")
@@ -227,13 +228,17 @@ class _Columns:
         return cast("Array", NAMES["concatenate"](columns, axis=-1))
 
 
-def _opened_alike(args: Sequence[Any]) -> tuple[list[Any], Form]:
-    """Return arguments, of which the arrays have one dtype, and the form of results that are strong."""
-    places = [i for i, a in enumerate(args) if isinstance(a, Array | np.ndarray | float)]
-    out = [a if i in places else _static(a) for i, a in enumerate(args)]
-    tensors, form = together([args[i] for i in places]) if places else ([], False)
-    for i, t in zip(places, tensors, strict=True):
-        out[i] = t
+def alike(
+    args: Sequence[Any], kinds: Any = Array | np.ndarray | float, apart: Any = None, *, inexact: bool = False
+) -> tuple[list[Any], Form]:
+    """Return arguments, of which the arrays have one dtype, and the form of results that are strong.
+
+    What is no array of these kinds, and the argument at the place `apart`, is an option.
+    """
+    places = [i for i, a in enumerate(args) if isinstance(a, kinds) and i != apart]
+    tensors, form = together([args[i] for i in places], inexact=inexact) if places else ([], False)
+    found = iter(tensors)
+    out = [next(found) if i in places else _static(a) for i, a in enumerate(args)]
     return out, form is not True and form
 
 
@@ -256,7 +261,7 @@ def _any(name: str) -> Function:
         dtype = canonical(dtype_of(kwargs.pop("dtype"))) if "dtype" in kwargs else None
         if dtype is not None:
             kwargs["dtype"] = held(dtype)
-        operands, form = _opened_alike(args)
+        operands, form = alike(args, apart=INDICES.get(name))
         out = found(*operands, **{k: opened(v) for k, v in kwargs.items()})
         return wrapped(out, form if dtype is None else form_of(dtype))
 
