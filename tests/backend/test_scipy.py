@@ -48,6 +48,7 @@ FUNCTIONS = {
     "logm": (lambda a: (fla.logm(a) ** 2).sum(), A),
     "sqrtm": (lambda a: (fla.sqrtm(a) ** 2).sum(), A),
     "power": (lambda a: (fla.fractional_matrix_power(a, 0.3) ** 2).sum(), A),
+    "schur": (lambda a: (np.abs(fla.schur(a, output="complex")[1]) ** 2 * a).sum(), A),
     "polar": (lambda a: (fla.polar(a)[0] ** 2 * a).sum(), A),
     "sylvester": (lambda a, b: (fla.solve_sylvester(a, b, a) ** 2).sum(), A, S),
     "lyapunov": (lambda a: (fla.solve_discrete_lyapunov(a / 9, a) ** 2).sum(), A),

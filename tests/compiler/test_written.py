@@ -112,6 +112,12 @@ def total(f: Any) -> Any:
     return lambda *args: sum(np.sum(np.abs(y) ** 2) for y in fg.tree.leaves(f(*args)))
 
 
+def rebuilt(a: Any) -> Any:
+    """Return a matrix and a trace by its Schur form, of which phases and the order are free."""
+    t, z = linalg.schur(a, output="complex")
+    return z @ t @ np.conj(np.swapaxes(z, -1, -2)), np.trace(t @ t @ t, axis1=-2, axis2=-1)
+
+
 MATRICES = {
     # function, that of NumPy or SciPy, operands, whether it is differentiated
     "cholesky": (np.linalg.cholesky, None, lambda t, n: (definite(t, 2, n),), True),
@@ -136,6 +142,7 @@ MATRICES = {
         True,
     ),
     "lu": (linalg.lu, reference.lu, lambda t, n: (drawn(t, n, n + 1),), False),
+    "schur": (rebuilt, None, lambda t, n: (drawn(t, 2, n, n) / np.float32(n**0.5),), True),
     "banded": (
         lambda ab, b: linalg.solve_banded((1, 2), ab, b),
         lambda ab, b: reference.solve_banded((1, 2), ab, b),
@@ -204,6 +211,7 @@ REFUSED = {
     "triangular": (lambda a: linalg.solve_triangular(a, a), np.zeros((3, 3), complex)),
     "banded": (lambda a: linalg.solve_banded((1, 1), a, np.ones((3, 1))), np.zeros((3, 3))),
     "sylvester": (lambda a: linalg.solve_sylvester(a, -a, a), np.eye(3)),
+    "schur": (lambda a: linalg.schur(a, check_finite=False)[0], np.full((3, 3), np.nan)),
     "eig": (np.linalg.eigvals, np.full((3, 3), np.nan)),
     "svd": (lambda a: np.linalg.svd(a, compute_uv=False), np.full((3, 3), np.nan + 0j)),
 }

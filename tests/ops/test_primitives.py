@@ -763,7 +763,8 @@ def factorizations() -> list[Sample]:
             if np.dtype(dtype).kind == "f":
                 reference = lambda x: tuple(np.linalg.svd(x, full_matrices=False))
                 add("svd", label, (x,), reference, full_matrices=False)
-        add("eig", f"empty {name}", (empty,))  # every other result has phases
+        for primitive in ("eig", "schur"):  # every other complex result has phases
+            add(primitive, f"empty {name}", (empty,))
     mask = np.array([[True, False, False], [False, True, True]])
     params = {
         "kind": "phase",
@@ -831,6 +832,10 @@ def scipys() -> list[Sample]:
             add("riccati", f"{discrete} {name}", tuple(sides), reference, order, discrete=discrete)
         add("polar", name, (regular,), linalg.polar, order)
         add("polar", f"tall {name}", (b,), linalg.polar, order)
+        if np.dtype(dtype).kind == "f":
+            apart = (a[::-1] / 8 + np.diag([4, 2, 1])).astype(dtype)  # of which signs are those of float64
+            add("schur", name, (apart,), linalg.schur, order)
+            add("schur", f"stack {name}", (np.stack([apart, apart / 2]),), None, order)
         for lower in (False, True):
             for unit in (False, True):
                 reference = partial(linalg.solve_triangular, lower=lower, unit_diagonal=unit)

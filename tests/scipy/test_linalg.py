@@ -243,6 +243,60 @@ def test_general_eigenvalues():
     assert linalg.eigvals(definite(3)).dtype == complex
 
 
+REAL = np.array([[1.0, 3.0, 1.0], [0.2, 4.0, -2.0], [-0.3, 0.4, 9.0]])  # so are its eigenvalues
+
+
+def without_phases(a):
+    """Return what of a complex Schur form does not depend on the phases of its vectors."""
+    t, z = linalg.schur(a, output="complex")
+    return abs(t), np.diag(t), abs(z), z[:, :2] @ np.conj(z[:, :2]).T, t[0, 1] * t[1, 2] / t[0, 2]
+
+
+@pytest.mark.parametrize("output", ["real", "complex"])
+@pytest.mark.parametrize(
+    "a", [REAL, normal(4, 4), normal(3, 3, dtype=complex), normal(3, 3, dtype=np.float32)]
+)
+def test_schur_forms(a, output):
+    stack, room = np.stack([a, a.T]), 1e-5 if a.dtype == np.float32 else 1e-12
+    f, expected = lambda a: linalg.schur(a, output), [reference.schur(x, output) for x in stack]
+    for call in (f, fg.vmap(f), fg.jit(f)):
+        for k, found in enumerate(call(fg.tensor(stack))):
+            assert found.dtype == np.result_type(a, "F" if output == "complex" else "f")
+            close(found, np.stack([forms[k] for forms in expected]), room)
+
+
+@pytest.mark.parametrize("a", [REAL, normal(3, 3), normal(3, 3, dtype=complex)])
+def test_derivatives_of_schur_forms(a):
+    check_grads(without_phases, (a,), 2)
+    weights = [normal(*np.shape(x), seed=i) for i, x in enumerate(without_phases(a))]
+    total = lambda a: sum(
+        np.sum(w * (x.real + x.imag)) for w, x in zip(weights, without_phases(a), strict=True)
+    )
+    slope, stack = fg.grad(total), np.stack([a, a.T])
+    close(fg.jit(slope)(a), slope(a), 1e-8)
+    close(fg.vmap(slope)(stack), np.stack(list(map(slope, stack))), 1e-8)
+    w, left, right = reference.eig(a, left=True)
+    i = np.argmin(abs(w - linalg.schur(a, "complex")[0][0, 0]))
+    expected = np.outer(left[:, i].conj(), right[:, i]) / (left[:, i].conj() @ right[:, i])
+    expected = expected if a.dtype.kind == "c" else expected.real
+    close(fg.grad(lambda a: linalg.schur(a, "complex")[0][0, 0].real)(a), expected)
+
+
+def test_derivatives_of_real_schur_forms():
+    check_grads(linalg.schur, (REAL,), 2)
+    slope = fg.grad(lambda a: sum(np.sum(np.sin(x)) for x in linalg.schur(a)))
+    close(fg.jit(slope)(REAL), slope(REAL))
+    turn = np.kron(np.eye(2), [[0.0, 1.0], [-1.0, 0.0]])
+    assert not fg.grad(lambda a: 0.0 * np.sum(linalg.schur(a)[0]))(turn).any()  # a zero cotangent wins
+
+
+def test_forms_of_equal_eigenvalues_are_not_differentiated():
+    for a in (np.eye(3), np.diag([2.0, 1.0, 2.0]), np.array([[1.0, 1e9], [0.0, 1.0 + 1e-8]])):
+        for f in (lambda a: linalg.schur(a)[0][0, 0], lambda a: linalg.schur(a)[1][1, 1]):
+            with pytest.raises(LinAlgError, match="schur: eigenvalues are equal"):
+                fg.grad(f)(a)
+
+
 @pytest.mark.parametrize("full", [True, False])
 def test_singular_values(full):
     a = normal(4, 3)
@@ -361,6 +415,9 @@ T = fg.tensor(np.eye(2))
 SINGULAR = np.array([[1.0, 2.0], [2.0, 4.0]])
 
 
+TURN = np.array([[1.0, 2.0], [-2.0, 1.0]])
+
+
 def slope(f, a=SINGULAR):
     return lambda: fg.grad(lambda a: np.sum(np.abs(f(a))))(a)
 
@@ -400,6 +457,12 @@ def slope(f, a=SINGULAR):
         (lambda: linalg.eigh(T, subset_by_value=(1, 2), subset_by_index=(0, 1)), ValueError, "Either index"),
         (lambda: linalg.eigh(T[None], subset_by_value=(1, 2)), ValueError, "not of a stack"),
         (lambda: linalg.eig(T, left=True), NotImplementedError, "columns of inv"),
+        (lambda: linalg.schur(T, "other"), ValueError, "must be 'real' or 'complex'"),
+        (lambda: linalg.schur(T, sort="lhp"), NotImplementedError, "cannot be sorted"),
+        (slope(lambda a: linalg.schur(a)[0], TURN), LinAlgError,
+            "has a block of two rows.*output='complex'"),
+        (slope(lambda a: linalg.schur(a, "complex")[1].real, TURN), LinAlgError,
+            "only up to a phase"),
         (lambda: linalg.pinv(T, atol=-1.0), ValueError, "must be positive"),
         (lambda: linalg.companion([0.0, 1.0]), ValueError, "must not be zero"),
         (lambda: linalg.companion([1.0]), ValueError, "at least 2"),

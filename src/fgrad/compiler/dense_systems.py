@@ -1,4 +1,4 @@
-"""Factors L U, banded systems and Sylvester's equations, as calls of LAPACK; recursions and convolutions."""
+"""Factors L U, Schur forms, banded systems, Sylvester's equations by LAPACK; recursions and convolutions."""
 
 from __future__ import annotations
 
@@ -87,6 +87,19 @@ def _call_banded(e: Equation, slots: dict[Var, int]) -> Any:
     return called(made, [*places, count, n, low, high, columns], count, work, fails=True)
 
 
+# ---- Schur forms
+
+
+def _schur(w: Writer, a: Any, pair: int = 1) -> Any:
+    if not are_known(a):
+        return None
+    turned = swapped(w, a, pair)
+    shape = turned.aval.shape[: len(turned.aval.shape) - (pair - 1)]
+    results = turned.aval, turned.aval, Aval((*shape[:-1], 2), a.aval.dtype)
+    found = _written(w, "gees", turned, results=results, pair=pair)
+    return None if found is None else tuple([swapped(w, x, pair) for x in found[:2]])
+
+
 # ---- Sylvester's equations, by the complex Schur form as SciPy's: Bartels & Stewart (1972), Comm. ACM 15
 
 
@@ -101,7 +114,7 @@ def _sylvester(w: Writer, args: Any, avals: Any, results: Any, params: Any) -> A
     # by columns the adjoint of b, of which the form is taken, is its conjugate
     for x, given, k in ((a, swapped(w, a, 2), m), (b, _conjugate(w, b), n)):
         values = Aval((*lead, k, 2), double)
-        found = _written(w, "gees", given, results=(x.aval, x.aval, values), n=k)
+        found = _written(w, "gees", given, results=(x.aval, x.aval, values), pair=2)
         if found is None:
             return None
         factors += [found[0], found[1]]
@@ -140,10 +153,16 @@ def _product(w: Writer, x: Var, y: Var) -> Any:
 
 
 def _call_gees(e: Equation, slots: dict[Var, int]) -> Any:
-    n = e.params["n"]
-    count = e.args[0].aval.size // (2 * n * n)
+    pair, n = e.params["pair"], e.outs[2].aval.shape[-2]
+    count = e.outs[2].aval.size // (2 * n)
     places = [slots[v] for v in (*e.args, *e.outs, FAULTS)]
-    return called(dense_systems.gees(), [*places, count, n], count, 100 * count * n**3, fails=True)
+    return called(
+        dense_systems.gees(e.args[0].aval.dtype.name, pair),
+        [*places, count, n],
+        count,
+        100 * count * n**3,
+        fails=True,
+    )
 
 
 def _call_trsyl(e: Equation, slots: dict[Var, int]) -> Any:
@@ -289,6 +308,7 @@ def _real_sylvester(w: Writer, a: Any, b: Any, q: Any) -> Any:
 RULES.update(
     {
         "lu_factor": _lu,
+        "schur": _schur,
         "solve_banded": _banded,
         "sylvester": _real_sylvester,
         "recursion": _recursion,
@@ -307,6 +327,7 @@ def _by_pairs(rule: Any) -> Any:
 
 
 PAIRED["lu_factor"] = lambda w, args, *_: _lu(w, args[0], pair=2)
+PAIRED["schur"] = lambda w, args, *_: _schur(w, args[0], pair=2)
 PAIRED["solve_banded"] = _by_pairs(_banded)
 PAIRED["recursion"] = _by_pairs(_recursion)
 for _name in ("lu", "gbsv", "gees", "trsyl"):

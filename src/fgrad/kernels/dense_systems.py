@@ -1,7 +1,7 @@
-"""Factors L U, banded systems, Sylvester's equations in compiled programs: the LAPACK of NumPy's wheels.
+"""Factors L U, Schur forms, banded systems, Sylvester's equations in compiled programs, by LAPACK.
 
-As in `lapack`, it takes matrices by columns; complex numbers are pairs. Each is computed in its own dtype, as
-SciPy does.
+It is that of NumPy's wheels. As in `lapack`, it takes matrices by columns; complex numbers are pairs. Each is
+computed in its own dtype, as SciPy does.
 """
 
 from __future__ import annotations
@@ -78,19 +78,19 @@ def kernel(slots, args, lo, hi):
 
 _GEES = """
 def kernel(slots, args, lo, hi):
-    a, t, v = float64_at(slots, args, 0), float64_at(slots, args, 1), float64_at(slots, args, 2)
-    w, failed, n = float64_at(slots, args, 3), int64_at(slots, args, 4), args[6]
+    a, t, v = {dtype}_at(slots, args, 0), {dtype}_at(slots, args, 1), {dtype}_at(slots, args, 2)
+    w, failed, n = {dtype}_at(slots, args, 3), int64_at(slots, args, 4), args[6]
     found = np.empty(1, np.int64)
     for i in range(np.int64(lo), np.int64(hi)):
-        at, size = 2 * i * n * n, ZERO
-        for e in range(2 * n * n):
+        at, size = PAIR * i * n * n, ZERO
+        for e in range(PAIR * n * n):
             t[at + e] = a[at + e]
             size = larger(size, abs(a[at + e]))
         if not math.isfinite(size):
             failed[0] = REFUSED
         elif invoke(
-            args[7], COLUMNS, I(86), I(78), np.int64(0), n, address(t) + 8 * at, n, address(found),
-            address(w) + 16 * i * n, address(v) + 8 * at, n,
+            args[7], COLUMNS, I(86), I(78), np.int64(0), n, address(t) + SIZE * at, n, address(found),
+            VALUES, address(v) + SIZE * at, n,
         ) != 0:
             failed[0] = REFUSED
 """
@@ -141,17 +141,19 @@ def trsyl() -> Routine | None:
     return _routine("trsyl", _TRSYL, contract, "float64", 2)
 
 
-def gees() -> Routine | None:
-    """Return the kernel of Schur forms of complex matrices by columns, as `getrf`.
+def gees(dtype: str, pair: int) -> Routine | None:
+    """Return the kernel of Schur forms of matrices by columns, as `getrf`.
 
-    Its numbers are the slots of the matrices, of the triangles, of the unitary matrices, of the eigenvalues
-    and of what failed, then the count and n.
+    Its numbers are the slots of the matrices, of their forms, of the unitary matrices, of the eigenvalues,
+    whose real parts precede the others where matrices are real, and of what failed, then the count and n.
     """
     contract = (
-        "args(a, t, v, w, failed, count, n, lapack), n > 0, len(a) == len(t) == len(v) == 2 * count * n * n, "
-        "len(w) == 2 * count * n, len(failed) == 1"
+        "args(a, t, v, w, failed, count, n, lapack), n > 0, len(w) == 2 * count * n, len(failed) == 1, "
+        f"len(a) == len(t) == len(v) == {pair} * count * n * n"
     )
-    return _routine("gees", _GEES, contract, "float64", 2)
+    values = "address(w) + 2 * SIZE * i * n"
+    body = _GEES.replace("VALUES", values if pair == 2 else f"{values}, {values} + SIZE * n")
+    return _routine("gees", body, contract, dtype, pair)
 
 
 def _routine(name: str, body: str, contract: str, dtype: str, pair: int) -> Routine | None:

@@ -1,4 +1,4 @@
-"""Factorizations: Cholesky, QR, eigenvalues and singular values, in stacks of any shape.
+"""Factorizations: Cholesky, QR, Schur, eigenvalues and singular values, in stacks of any shape.
 
 Rules are written for the pairing Re sum(ct * tangent), so an adjoint is a transpose without conjugation: the
 cotangent of X -> B X C is B^T ct C^T. `a.T` and `a.H` below stand for transposes of the last two axes.
@@ -9,16 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.linalg import LinAlgError
 
+from fgrad.backend.devices import elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import OUT, VJP, MatrixLoop, by_argument, declare
 from fgrad.core.stored import is_flag, of_matrices, one_of
-from fgrad.core.tensor import bind
+from fgrad.core.tensor import bind, unary
 from fgrad.ops.compiled import backend
+from fgrad.ops.foreign import scipy
 from fgrad.ops.linear import batch_in_front, convert, real, real_dtype
 from fgrad.ops.matrices import (
     adjoint,
+    as_column,
     as_row,
     below,
     columns,
@@ -30,7 +34,7 @@ from fgrad.ops.matrices import (
     swapped,
 )
 from fgrad.ops.systems import solve
-from fgrad.ops.triangular import solve_triangular
+from fgrad.ops.triangular import solve_triangular, triangle
 from fgrad.ops.undetermined import guarded, negligible, over_gaps
 
 
@@ -204,6 +208,116 @@ declare(
     shape=_shape_eig,
     batch=batch_in_front("eig"),
     matrices=MatrixLoop("eig", finite=(0,), checked=1),
+    many=True,
+    checks=True,
+    stored=of_matrices("0", "0"),
+)
+
+
+def _schur(ct: Any, out: Any) -> tuple[Any]:
+    """Return the cotangent of a = z t z^H, t upper triangular, from results without the phases of z.
+
+    m = z^H da z and w = z^H dz, skew-Hermitian, give dt = m + t w - w t, which is zero below the diagonal.
+    The part x of w there solves L(t x - x t) = -L(m), where L takes what is below the diagonal: products of t
+    with the other parts of w are above it. The diagonal of w is the phases. Differentiate z t z^H.
+    """
+    (ct_t, ct_z), (t, z) = ct, out
+    n = t.shape[-1]
+    if n == 0:
+        return (ct_z if ct_t is None else ct_t,)
+    upper, eye = triangle(t, n, n, bool, lower=False), near(t).eye(n, dtype=bool)
+    w, size = of_diagonal(t), unary("absolute", t)
+    gap = unary("absolute", as_row(w) - as_column(w))
+    tiny = np.asarray(8 * n * np.finfo(t.dtype).eps, gap.dtype)
+    bad = {
+        "blocks": bind("greater", _extreme("max", bind("where", upper, 0, size)), 0),
+        "triangle": bind(
+            "less_equal", _extreme("min", bind("where", eye, np.inf, gap)), _extreme("max", size) * tiny
+        ),
+    }
+    for kind, where in bad.items():
+        ct_t, ct_z = (c if c is None else guarded(c, where, w, c, kind=kind) for c in (ct_t, ct_z))
+    ct_m: Any = None
+    ct_w: Any = None
+    if ct_t is not None:
+        ct_m = bind("where", upper, ct_t, 0)
+        ct_w = matrix_product(swapped(t), ct_m) - matrix_product(ct_m, swapped(t))
+    if ct_z is not None:
+        own = matrix_product(swapped(z), ct_z)
+        ct_w = own if ct_w is None else ct_w + own
+    turn = ct_w - adjoint(ct_w)
+    turn = guarded(turn, eye, w, *(c for c in (ct_t, ct_z) if c is not None), kind="phase", both=False)
+    steps = on_diagonal(near(t).arange(n, dtype=t.dtype))
+    t = bind("where", bind("logical_or", *bad.values()), steps, t)
+    below_it = _turned(t, turn)
+    ct_m = -below_it if ct_m is None else ct_m - below_it
+    return (matrix_product(matrix_product(conjugate(z), ct_m), swapped(z)),)
+
+
+def _extreme(kind: str, x: Any) -> Any:
+    """Return the largest, or smallest, element of each matrix, as a matrix of one element."""
+    return as_column(as_column(bind(kind, x, axes=(len(x.shape) - 2, len(x.shape) - 1))))
+
+
+def _turned(t: Any, ct: Any) -> Any:
+    """Return the cotangent of c, from that of x below the diagonal, where L(t x - x t) = L(c).
+
+    The blocks of halves solve t22 x21 - x21 t11 = c21, and likewise c11 - t12 x21 and c22 + x21 t12.
+    """
+    n = t.shape[-1]
+    k = n // 2
+    if not k:
+        return near(ct).zeros(ct.shape, ct.dtype)
+    first, last = slice(0, k), slice(k, None)
+
+    def block(x: Any, i: slice, j: slice) -> Any:
+        return bind("slice", x, index=(..., i, j))
+
+    ct11, ct22 = (_turned(block(t, i, i), block(ct, i, i)) for i in (first, last))
+    above = swapped(block(t, first, last))
+    ct21 = block(ct, last, first) - matrix_product(above, ct11) + matrix_product(ct22, above)
+    ct21 = bind("sylvester", swapped(block(t, last, last)), -swapped(block(t, first, first)), ct21)
+    axis = len(ct.shape) - 1
+    none = near(ct).zeros((*ct.shape[:-2], k, n - k), ct.dtype)
+    top = bind("concatenate", ct11, none, axis=axis)
+    return bind("concatenate", top, bind("concatenate", ct21, ct22, axis=axis), axis=axis - 1)
+
+
+def _run_schur(a: Any) -> tuple[Any, Any]:
+    if not a.size:
+        return a, a
+    t, z = (np.empty(a.shape, a.dtype) for _ in range(2))
+    for i in np.ndindex(a.shape[:-2]):
+        t[i], z[i] = scipy("linalg").schur(a[i], check_finite=False)
+    return t, z
+
+
+def _there_schur(a: Any) -> tuple[Any, Any]:
+    """Return the same by eigenvectors, of which there have to be as many as rows."""
+    if not a.size:
+        return a, a
+    w, v = np.linalg.eig(a)
+    if a.dtype.kind != "c":
+        if np.any(w.imag != 0):
+            raise NotImplementedError(
+                "schur: on a device, real matrices may have no complex eigenvalues: use output='complex'"
+            )
+        v = v.real
+    z = np.linalg.qr(v)[0]
+    t = np.swapaxes(np.conjugate(z), -1, -2) @ a @ z
+    upper = triangle(a, a.shape[-1], a.shape[-1], bool, lower=False)
+    size = np.max(np.absolute(t))
+    if np.max(np.absolute(np.where(upper, 0, t))) > 1000 * np.finfo(t.dtype).eps * size:
+        raise LinAlgError("schur: on a device, matrices have to have as many eigenvectors as rows")
+    return np.where(upper, t, 0), z
+
+
+declare(
+    "schur",  # of real matrices the real form, which has blocks of two rows for pairs of complex eigenvalues
+    run=elsewhere(_run_schur, _there_schur),
+    vjp=lambda _: VJP(_schur, keep=(OUT,), exact=True),
+    shape=lambda a: (a, a),
+    batch=batch_in_front("schur"),
     many=True,
     checks=True,
     stored=of_matrices("0", "0"),

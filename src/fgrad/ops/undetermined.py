@@ -58,6 +58,14 @@ MESSAGES = {
         "what is left needs them. Use a smaller rcond, or write it with svd: "
         "(vh[:k].conj().T / s[:k]) @ u[:, :k].conj().T"
     ),
+    "blocks": (
+        "schur: {where}the real form has a block of two rows, for a pair of complex eigenvalues, of which no "
+        "derivative is known. Use output='complex'"
+    ),
+    "triangle": (
+        f"schur: {{where}}eigenvalues are equal: the form is not determined, {_LOST}. Use functions of the "
+        "matrix itself, or perturb it"
+    ),
     "singular": "slogdet: {where}the matrix is singular, where the logarithm of |det| has no finite slope",
 }
 

@@ -160,3 +160,13 @@ def test_arrays_are_found_in_lists_and_by_name():
     with jax.numpy_dtype_promotion("strict"):  # pivots stay integers
         factors = jax.scipy.linalg.lu_factor(UNEQUAL)
         close(jax.scipy.linalg.lu_solve(factors, jnp.ones(2)), [0.2, 0.2])
+
+
+def test_schur_forms():
+    x = jnp.array([[1.0, 2.0], [-3.0, 0.5]])
+    for t, z in (jax.lax.linalg.schur(x), jax.jit(jax.scipy.linalg.schur)(x)):
+        assert t.dtype == z.dtype == np.float32
+        close(z @ t @ z.T, x)
+    t, z = jax.scipy.linalg.schur(x, output="complex")
+    assert t.dtype == np.complex64
+    close(z @ t @ z.conj().T, x)

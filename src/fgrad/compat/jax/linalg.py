@@ -122,7 +122,7 @@ NUMPY: dict[str, Any] = {
 SCIPY: dict[str, Any] = {
     name: _linear(fgrad.scipy.linalg, name)
     for name in words(
-        "block_diag cho_solve det eigh expm inv lu lu_factor lu_solve qr solve "
+        "block_diag cho_solve det eigh expm inv lu lu_factor lu_solve qr schur solve "
         "solve_triangular sqrtm svd toeplitz"
     )
 } | {
@@ -187,5 +187,6 @@ LAX: dict[str, Any] = {
     "eigh": lambda x, *, lower=True, symmetrize_input=True, sort_eigenvalues=True, implementation=None: NUMPY[
         "eigh"
     ](x, "L" if lower else "U", symmetrize_input=symmetrize_input)[::-1],
+    "schur": SCIPY["schur"],
     **by_name(ormqr, qr, svd, tridiagonal_solve),
 }

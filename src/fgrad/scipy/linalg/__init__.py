@@ -28,6 +28,7 @@ from fgrad.scipy.linalg.factorizations import lu_factor as lu_factor
 from fgrad.scipy.linalg.factorizations import orthogonal_procrustes as orthogonal_procrustes
 from fgrad.scipy.linalg.factorizations import polar as polar
 from fgrad.scipy.linalg.factorizations import qr as qr
+from fgrad.scipy.linalg.factorizations import schur as schur
 from fgrad.scipy.linalg.factorizations import svd as svd
 from fgrad.scipy.linalg.factorizations import svdvals as svdvals
 from fgrad.scipy.linalg.functions import coshm as coshm

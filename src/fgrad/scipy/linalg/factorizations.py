@@ -616,6 +616,58 @@ def eig(
     return convert(w, kind), v
 
 
+def schur(
+    a: Any,
+    output: str = "real",
+    lwork: int | None = None,
+    overwrite_a: bool = False,
+    sort: Any = None,
+    check_finite: bool = True,
+) -> tuple[Any, Any]:
+    """Return the factors t and z of a = z t z^H: t upper triangular, z unitary.
+
+    Args:
+        a: square matrices (..., n, n).
+        output: "real" or "complex": what real matrices have; complex ones have complex factors. In the real
+            form, a pair of complex eigenvalues is a block of two rows on the diagonal of t.
+        lwork: taken for SciPy's sake.
+        overwrite_a: likewise: nothing is overwritten.
+        sort: not supported.
+        check_finite: whether infinities and NaNs that can be seen are an error.
+
+    Returns:
+        Pair of t and z, of the shape of `a`.
+
+    Raises:
+        LinAlgError: it is differentiated where eigenvalues are equal, or in the real form complex, or the
+            result depends on phases.
+        NotImplementedError: an order of the eigenvalues.
+        ValueError: an unknown output.
+
+    Derivative:
+        For the order of the eigenvalues that was found, which have to differ. Complex columns of z have
+        phases that are not determined: of results that do not depend on them. The real form has one where
+        every eigenvalue is real.
+
+    Example:
+        >>> t, z = schur([[0.0, 2.0], [-2.0, 0.0]], output="complex")
+        >>> np.diag(t).round(6) + 0.0
+        array([0.+2.j, 0.-2.j])
+        >>> fg.grad(lambda a: schur(a)[0][1, 1])(np.array([[1.0, 5.0], [0.0, 2.0]])) + 0.0
+        array([[0., 0.],
+               [5., 1.]])
+    """
+    if output not in {"real", "complex", "r", "c"}:
+        raise ValueError(f"output must be 'real' or 'complex', not {output!r}")
+    if sort is not None:
+        raise NotImplementedError("schur: the eigenvalues cannot be sorted; they come as LAPACK finds them")
+    a = arguments.square(a, check_finite=check_finite)
+    if output in {"complex", "c"}:
+        a = convert(a, np.result_type(a.dtype, np.complex64))
+    t, z = bind("schur", a)
+    return t, z
+
+
 def eigvals(
     a: Any,
     b: Any = None,
