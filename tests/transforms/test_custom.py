@@ -605,3 +605,10 @@ def test_functions_may_use_mapped_values_of_their_closure(in_gradient):
     x, y = np.arange(6.0).reshape(3, 2), np.array([1.0, -2.0, 3.0])
     expected = np.repeat(10 * y, 2).reshape(3, 2) if in_gradient else x * y[:, None]
     np.testing.assert_array_equal(fg.vmap(example)(x, y), expected)
+    if not in_gradient:
+        np.testing.assert_array_equal(fg.jit(fg.vmap(example))(x, y), expected)
+        twice = fg.vmap(fg.vmap(example, (0, None)))
+        np.testing.assert_array_equal(fg.jit(twice)(x, y), expected)
+        followed = lambda y: fg.jit(lambda x: fg.grad(lambda y: fg.vmap(example)(x, y).sum())(y))(x)
+        with pytest.raises(fg.EscapedTensorError):  # never a derivative without the part of the closure
+            followed(y)

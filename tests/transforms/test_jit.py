@@ -21,6 +21,7 @@ from tests.helpers import close, exactly, grouped, is_numpy, layouts
 
 import fgrad as fg
 import fgrad.numpy as fnp
+from fgrad.core.program import Program
 
 X, Y = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]]), np.array([1.0, 2.0, 3.0])
 
@@ -845,3 +846,22 @@ def test_what_has_no_axes_is_staged_once_where_nothing_is_written():
     with fg.explain_retrace() as reasons:
         f(np.array(1.0)), f(np.float64(1.0))
     assert reasons == []
+
+
+LOOPS = [
+    lambda step, x: fg.lax.while_loop(lambda v: v[0] < 500, lambda v: (v[0] + 1, step(v[1])), (0, x))[1],
+    lambda step, x: fg.lax.fori_loop(0, 500, lambda _, v: step(v), x),
+]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_long_loops_are_compiled_though_the_program_holds_for_one_call(loop, monkeypatch):
+    def f(x):
+        hidden = itertools.repeat(2 * x)  # where no search finds it, to read it at the next call
+        return fg.jit(lambda y: loop(lambda v: 0.9 * v + next(hidden), y))(x)
+
+    ran, run = [], Program.run
+    monkeypatch.setattr(Program, "run", lambda self, *args: [ran.append(self), run(self, *args)][1])
+    close(fg.vmap(f)(Y), 20 * Y)
+    assert len(ran) < 10
+    close(fg.grad(lambda x: np.sum(fg.vmap(f)(x) ** 2))(Y), 800 * Y)

@@ -63,6 +63,7 @@ class Rule:
         False  # whether recordings of linear functions see what primal does, and do not ask for the rule
     )
     origin: weakref.ref[Batch] | None = None  # the trace whose examples a batched rule is applied to
+    around: Batch | None = None  # that trace while it applies the rule, if nothing is differentiated
     followed: tuple[bool, ...] | None = (
         None  # which arguments tapes follow, once `forward` runs; None: not known
     )
@@ -112,11 +113,13 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
         below_box = rule.clone() if tapes else rule
         if isinstance(trace, Batch):
             below_box.origin = trace.origin
+            if not any(t.is_tape for t in state.traces):  # one may follow what is in the closure
+                below_box.around = trace
         before, trace.muted = trace.muted, trace.muted or (trace.is_staged and bool(tapes))
         try:
             outs = [wrap(o) for o in trace.process(CUSTOM, given, {"rule": below_box})]
         finally:
-            trace.muted = before
+            trace.muted, below_box.around = before, None
         if not tapes:
             return outs
     if top is None:
@@ -237,17 +240,19 @@ class BatchedRule(Rule):
         return twin
 
     def primal(self, *values: Any) -> list[Any]:
-        """Return the outputs of all examples."""
-        return self._mapped(self.rule.primal, values)
+        """Return the outputs of all examples, whose function may use mapped values of its closure."""
+        return self._mapped(self.rule.primal, values, self.rule.around)
 
     def forward(self, *values: Any) -> list[Any]:
         """Return the outputs of all examples."""
         return self._mapped(self.rule.forward, values)
 
-    def _mapped(self, run: Callable[..., list[Any]], values: Sequence[Any]) -> list[Any]:
-        trace = self.trace = Batch(next_level(), self.size)
+    def _mapped(
+        self, run: Callable[..., list[Any]], values: Sequence[Any], around: Batch | None = None
+    ) -> list[Any]:
+        trace = self.trace = around or Batch(next_level(), self.size)
         origin = self.rule.origin and self.rule.origin()
-        if origin:  # the vmap that a truth value splits if it differs
+        if origin and not around:  # the vmap that a truth value splits if it differs
             trace.origin, trace.name = origin.origin, origin.name
             trace.part, trace.full_size = origin.part, origin.full_size
         self.rule.followed = self.followed

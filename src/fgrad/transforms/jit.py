@@ -19,10 +19,11 @@ from fgrad.compiler.plan import unrolled
 from fgrad.compiler.simplify import simplify
 from fgrad.core.aval import Aval
 from fgrad.core.caches import LRU
+from fgrad.core.control_flow import Scan, While
 from fgrad.core.nonfinite import watching
 from fgrad.core.placement import buffer_of
 from fgrad.core.process import RarelyCollecting
-from fgrad.core.program import Program, Var
+from fgrad.core.program import Equation, Program, Var
 from fgrad.core.rewriting.effects import communicates
 from fgrad.core.snapshot import refuse_subclass
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
@@ -619,11 +620,19 @@ class Specialisation:
             hand_over = deliver.made  # which are new, or were the user's to give
         elif self.is_kept:
             outs = apply(self.procedure, [*(r() for r in self.handles), *call.values()])
+        elif any(map(_is_long, self.procedure.program.equations)):
+            outs = apply(self.procedure, [*self.handles, *call.values()])
         else:
             outs = self.procedure.program.run([*self.handles, *call.values()])
         it = (deliver.made(x) if x.__class__ is Tensor else hand_over(x) for x in outs)
         leaves = [next(it) if t is None else t[0] for t in self.template]
         return tree.unflatten(self.out_structure, leaves)
+
+
+def _is_long(e: Equation) -> bool:
+    """Return whether an operation repeats so often, or may, that it is worth to be compiled for one call."""
+    code = e.params.get("code")
+    return isinstance(code, While) or (isinstance(code, Scan) and (code.length is None or code.length > 100))
 
 
 def _identity(t: Tensor, live: Sequence[Any]) -> tuple[int, ...]:
