@@ -742,6 +742,44 @@ def test_keys_draw_the_numbers_of_jax_before_0_5():
 # ---- loops
 
 
+def test_long_while_loops_go_on_as_compiled_ones():
+    """JAX compiles all of them; the steps of inner loops count."""
+    scale = jnp.array([0.5, 0.9, 0.999])
+    ran = []
+
+    def f(x, limit):
+        def step(v):
+            ran.append(1)
+            inner, _ = lax.scan(lambda c, s: (c * s + x, None), v[1], jnp.stack([scale, 1 / scale]))
+            return v[0] + 1, inner * 0.99
+
+        return lax.while_loop(lambda v: v[0] < limit, step, (0, x))[1]
+
+    for limit in (60, 1000):
+        ran.clear()
+        found = f(X[:3], limit)
+        assert len(ran) <= 250
+        with jax.disable_jit():
+            close(found, f(X[:3], limit), 1e-5)
+        assert len(ran) > limit
+    limits = jnp.array([0, 30, 700])
+    close(jax.vmap(f, (None, 0))(X[:3], limits), np.stack([f(X[:3], n) for n in limits]), 1e-5)
+    close(jax.jvp(lambda x: f(x, 700), (X[:3],), (X[:3],))[1], f(X[:3], 700), 1e-4)  # it is linear
+
+
+def test_long_loops_that_only_eager_mode_can_run():
+    def example(x, y):
+        scaled = jax.custom_vjp(lambda v: v * y)
+        scaled.defvjp(lambda v: (v * y, None), lambda _, ct: (ct * y,))
+        return jax.grad(scaled)(x)
+
+    def step(x):
+        return 0.5 * x + jax.vmap(example)(x, x)
+
+    close(lax.while_loop(lambda v: v[0] < 300, lambda v: (v[0] + 1, step(v[1]) / 1.5), (0, X))[1], X)
+    close(lax.fori_loop(0, 300, lambda _, x: step(x) / 1.5, X), X)
+
+
 def test_weak_numbers_that_start_a_loop_take_the_dtype_of_later_ones():
     """A count from Python may become a float, as in JAX; it is never cut to an integer again."""
     total = lax.fori_loop(0, 3, lambda _, c: c + 0.5, 0)

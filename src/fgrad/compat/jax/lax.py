@@ -34,6 +34,7 @@ from fgrad.compat.jax.transformations import Flat, inside
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.jax.types import CONFIG, promoted
 from fgrad.compat.standins import by_name, renamed, words
+from fgrad.errors import EscapedTensorError
 from fgrad.nn.geometry import pads
 
 Function = Callable[..., Any]
@@ -123,12 +124,21 @@ def _carried(x: Array, old: Array) -> Any:
     return x.astype(old.dtype)._tensor
 
 
-LONG = 1000  # steps of a loop that take longer than to compile it
+LONG = 200  # steps of a loop that take longer than to compile it
 
 
 def _compiled_if_long(run: Function, steps: int) -> Function:
     """Return what runs a loop; JAX reads bodies once, so that a compiled one is no other."""
-    return fgrad.jit(run) if steps >= LONG and not CONFIG.jax_disable_jit else run
+    if steps < LONG or CONFIG.jax_disable_jit:
+        return run
+
+    def compiled(*args: Any) -> Any:
+        try:
+            return fgrad.jit(run)(*args)
+        except EscapedTensorError:  # by custom rules, whose closures only eager mode knows
+            return run(*args)
+
+    return compiled
 
 
 def _begun(old: Array, new: Array) -> Array:
@@ -142,12 +152,15 @@ def _begun(old: Array, new: Array) -> Array:
 class _Carry(Flat):
     """The state of a loop, whose results are weak only as long as nothing strong came to it."""
 
+    steps = 0  # of all loops
+
     def __init__(self, tree: Any) -> None:
         super().__init__(lambda x: x, tree)
         self.forms = [a.form for a in self.arrays]
 
     def kept(self, tree: Any, what: str) -> list[Any]:
         """Return the Tensors of what a body returned."""
+        _Carry.steps += 1
         leaves, structure = flatten(tree)
         if structure != self.structure:
             raise TypeError(f"{what}: the state is {self.structure}, and the function returned {structure}")
@@ -168,13 +181,13 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     """Return the value after `val = body_fun(val)` as long as `cond_fun(val)`."""
 
     def run(start: _Carry) -> Any:
-        return start.last(
-            fgrad.lax.while_loop(
-                inside(lambda v: as_array(cond_fun(start.filled(v)))._tensor),
-                inside(lambda v: start.kept(body_fun(start.filled(v)), "while_loop")),
-                start.tensors,
-            )
-        )
+        goes = inside(lambda v: as_array(cond_fun(start.filled(v)))._tensor)
+        body = inside(lambda v: start.kept(body_fun(start.filled(v)), "while_loop"))
+        end = _Carry.steps + LONG
+        first = fgrad.lax.while_loop(lambda v: _Carry.steps < end and goes(v), body, start.tensors)
+        if _Carry.steps < end:
+            return start.last(first)
+        return start.last(_compiled_if_long(lambda v: fgrad.lax.while_loop(goes, body, v), LONG)(first))
 
     return _settled(init_val, run)
 
