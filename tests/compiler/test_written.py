@@ -227,6 +227,23 @@ def test_failures_raise_what_numpy_and_scipy_raise(name):
                 fg.jit(f)(a)
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: np.linalg.eigh(a)[1],
+        lambda a: np.linalg.eig(a)[1],
+        lambda a: np.linalg.svd(a)[0],
+        lambda a: linalg.schur(a)[1],
+    ],
+)
+def test_a_guard_refuses_though_nobody_needs_what_it_returns(f):
+    a = np.array([[2, 1 + 1j], [1 - 1j, 3]])
+    along = lambda a: fg.jvp(f, (a,), (a + 1,))[1]
+    for call in (along, fg.jit(along)):
+        with pytest.raises(LinAlgError, match="only up to a phase"):
+            call(a)
+
+
 def test_integers_have_no_negative_powers():
     f, x = fg.jit(np.power), np.array([2, -3, 7, 0])
     np.testing.assert_array_equal(f(x, np.array([62, 41, 0, 5])), x ** np.array([62, 41, 0, 5]))

@@ -355,7 +355,7 @@ def _require(w: Writer, good: Any, **_: Any) -> Any:
 
 
 @RULES.on("kernel.trust")
-def _trust(w: Writer, x: Any, good: Any) -> Any:
+def _trust(w: Writer, x: Any, good: Any, **_: Any) -> Any:
     """Let the program end where something is not good."""
     if not isinstance(good, Var):
         if np.all(good):

@@ -40,16 +40,23 @@ declare(
 # Of compiled programs: where something is not good they end, and what they were written from says what it is.
 
 
-def trusted(x: Any, good: Any) -> Any:
-    """Return `x`, which a compiled program only goes on with if `good` is true everywhere."""
-    return bind("kernel.trust", x, good)
+def trusted(x: Any, good: Any, *, acts: bool = False) -> Any:
+    """Return `x`, which a compiled program only goes on with if `good` is true everywhere.
+
+    Args:
+        x: a value.
+        good: truth values.
+        acts: whether the program ends also where nobody needs `x`.
+    """
+    return bind("kernel.trust", x, good, acts=acts)
 
 
 declare(
     "kernel.trust",
-    run=lambda x, good: x,
+    run=lambda x, good, *, acts: x,
     vjp=flat,
-    shape=lambda x, good: aval_of(x),
+    effect=lambda params: bool(params["acts"]),
+    shape=lambda x, good, **_: aval_of(x),
     parts=1,
     traits={NOT_FOLDED},
     stored="compilers write it",

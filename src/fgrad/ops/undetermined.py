@@ -149,12 +149,12 @@ def _written_guard(x: Any, bad: Any, _: Any, *likes: Any, look: bool, strict: bo
     if not look:
         return kept
     if strict:
-        return trusted(kept, np.logical_not(bad))
+        return trusted(kept, np.logical_not(bad), acts=True)
     eps = float(np.finfo(x.dtype).eps)
     scale: Any = eps**0.25
     for like in likes:
         scale = np.maximum(scale, np.max(np.abs(like), axis=(-2, -1), keepdims=True))
-    return trusted(kept, np.logical_not(bad & (np.abs(x) > math.sqrt(eps) * scale)))
+    return trusted(kept, np.logical_not(bad & (np.abs(x) > math.sqrt(eps) * scale)), acts=True)
 
 
 def _is_complex(x: Aval, bad: Any, w: Any, *likes: Aval, **_: Any) -> bool:
