@@ -427,6 +427,13 @@ def test_windows(padding):
     close(out, np.maximum(wide[:, :-1], wide[:, 1:])[:, ::2])
 
 
+def test_windows_over_what_is_spread_out_and_cut_off():
+    x = np.arange(5.0, dtype=np.float32) + 1
+    out = lax.reduce_window(x, 0.0, lax.add, (3,), (2,), [(1, 2)], base_dilation=(3,))
+    close(out, [1, 2, 2, 3, 4, 4, 5])  # as JAX
+    close(lax.reduce_window(x, 0.0, lax.add, (2,), (1,), [(-1, 1)]), [5, 7, 9, 5])
+
+
 def test_convolution_in_either_order_of_axes():
     image, kernel = np.arange(10.0).reshape(1, 5, 2), np.arange(12.0).reshape(2, 2, 3)
     out = lax.conv_general_dilated(image, kernel, (1,), "VALID", dimension_numbers=("NWC", "WIO", "NWC"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,16 @@ from fgrad.compat.jax.types import KEY, canonical, kind_of
 from fgrad.core.tensor import Tensor
 
 __all__ = ["CustomVJPPrimal", "ShapeDtypeStruct", "ShapedArray", "SymbolicZero", "typeof"]
+
+
+def asked(name: str, holds: Callable[[Tensor], bool]) -> type:
+    """Return a class, as an instance of which `isinstance` takes the arrays whose Tensor is as it asks."""
+
+    def is_instance(cls: type, x: Any) -> bool:
+        return x.__class__ is Array and holds(x._tensor)
+
+    return type("Asked", (type,), {"__instancecheck__": is_instance})(name, (), {})  # type: ignore[no-any-return]
+
 
 FLOAT0 = np.dtype([("float0", np.void, 0)])
 

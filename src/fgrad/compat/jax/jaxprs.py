@@ -17,6 +17,7 @@ from fgrad.compat.jax.avals import (
     ShapedArray,
     ShapeDtypeStruct,
     SymbolicZero,
+    asked,
     example,
     filled_in,
     shaped,
@@ -594,15 +595,6 @@ def find_top_trace(xs: Iterable[Any]) -> _Top:
     return _Top(t for x in xs for t in _traces(x))
 
 
-class _Followed(type):
-    def __instancecheck__(cls, x: Any) -> bool:
-        return x.__class__ is Array and is_tracked(x._tensor)
-
-
-class JVPTracer(metaclass=_Followed):
-    """What `isinstance(x, ad.JVPTracer)` asks: whether a value is differentiated."""
-
-
 Array._trace = property(lambda self: _Top(_traces(self)))  # type: ignore[attr-defined]
 
 
@@ -642,7 +634,8 @@ AD: dict[str, Any] = {
     "is_undefined_primal": lambda x: type(x) is UndefinedPrimal,
     "primitive_jvps": JVPS,
     "primitive_transposes": TRANSPOSES,
-    **by_name(JVPTracer, UndefinedPrimal, Zero, instantiate_zeros),
+    "JVPTracer": asked("JVPTracer", is_tracked),
+    **by_name(UndefinedPrimal, Zero, instantiate_zeros),
 }
 BATCHING: dict[str, Any] = {
     "axis_primitive_batchers": AXIS_BATCHERS,

@@ -407,12 +407,11 @@ def reduce_window(
     """Return what `computation`, which is associative, makes of the elements of every window."""
     x, init = as_array(operand), as_array(init_value)
     ones = (1,) * x.ndim
-    if tuple(base_dilation or ones) != ones:
-        raise NotImplementedError("fgrad's jax.lax.reduce_window has no base_dilation")
-    steps, gaps = window_strides or ones, window_dilation or ones
+    steps, gaps, spread_by = window_strides or ones, window_dilation or ones, base_dilation or ones
     spread = [(k - 1) * d + 1 for k, d in zip(window_dimensions, gaps, strict=True)]
     sides = padtype_to_pads(x.shape, spread, steps, padding) if isinstance(padding, str) else padding
-    t = fnp.pad(x._tensor, [tuple(map(int, p)) for p in sides], constant_values=init.astype(x.dtype)._tensor)
+    widths = [(int(low), int(high), d - 1) for (low, high), d in zip(sides, spread_by, strict=True)]
+    t = fgrad.lax.pad(x._tensor, init._tensor, widths)
     counts = [(n - k) // s + 1 for n, k, s in zip(t.shape, spread, steps, strict=True)]
     total = made(fnp.array(fnp.broadcast_to(init.astype(x.dtype)._tensor, counts)), x.strong)
     for place in np.ndindex(*window_dimensions):

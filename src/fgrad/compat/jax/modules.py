@@ -47,13 +47,7 @@ def _public(found: Any) -> dict[str, Any]:
     return {name: getattr(found, name) for name in found.__all__}
 
 
-class _Traced(type):
-    def __instancecheck__(cls, x: Any) -> bool:
-        return x.__class__ is Array and is_traced(x._tensor)
-
-
-class Tracer(metaclass=_Traced):
-    """What `isinstance(x, jax.core.Tracer)` asks: whether a value is traced."""
+TRACER = avals.asked("Tracer", is_traced)
 
 
 class TraceState(NamedTuple):
@@ -70,7 +64,7 @@ def _trace_state(convention: Any = None) -> TraceState:
 def _got(x: Any) -> Any:
     """Return arrays as NumPy's; what is traced stays as it is."""
     return trees.tree_map(
-        lambda v: v if isinstance(v, Tracer) or getattr(v, "dtype", None) is types.KEY else np.asarray(v), x
+        lambda v: v if isinstance(v, TRACER) or getattr(v, "dtype", None) is types.KEY else np.asarray(v), x
     )
 
 
@@ -219,7 +213,7 @@ _NAMES: dict[str, Mapping[str, Any] | Source] = {
     "jax._src.xla_bridge": {"_backends": {}},
     "jax.api_util": {"safe_map": lambda f, *xs: [f(*v) for v in zip(*xs, strict=True)], **jaxprs.API},
     "jax.core": {
-        "Tracer": Tracer,
+        "Tracer": TRACER,
         "Trace": Trace,
         "valid_jaxtype": _is_value,
         "get_opaque_trace_state": _trace_state,
