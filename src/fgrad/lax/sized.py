@@ -88,7 +88,8 @@ def unique(
     if equal_nan and x.dtype.kind in "fc":
         differs = fnp.logical_and(differs, fnp.logical_not(fnp.isnan(ordered[1:]) & fnp.isnan(ordered[:-1])))
     starts = fnp.concatenate([fnp.ones(1, bool), differs])
-    (first,) = nonzero(starts, size, x.size)
+    (ends,) = nonzero(starts, size + 1, x.size)
+    first = ends[:size]
     is_one, at = first < x.size, fnp.minimum(first, x.size - 1)
     fill = ordered[0] if fill_value is None else fnp.asarray(fill_value).astype(x.dtype)
     found = [fnp.where(is_one, ordered[at], fill)]
@@ -98,7 +99,7 @@ def unique(
         places = fnp.cumsum(starts) - 1
         found.append(fnp.reshape(places[fnp.argsort(order)], x.shape))
     if return_counts:
-        found.append(fnp.diff(first, append=x.size))
+        found.append(fnp.diff(ends))
     return tuple(found) if len(found) > 1 else found[0]
 
 

@@ -414,10 +414,30 @@ def test_kinds_that_are_not_there_have_no_instances():
         sparse.BCOO(jnp.ones(2))
 
 
+def test_averages_come_with_their_weights():
+    found, weights = jnp.average(np.stack([X, 2 * X]), axis=0, weights=jnp.array([1.0, 3.0]), returned=True)
+    close(found, 1.75 * X)
+    close(weights, [4, 4, 4])
+
+
+def test_more_names_of_arrays():
+    close(jnp.float_power(jnp.array([2, 3]), 2), [4, 9])
+    assert (jnp.array([True, False]) ** 2).dtype == jnp.int32
+    assert not (jnp.array([True]) ** jnp.array([2])).weak_type
+    values, _, _, counts = jnp.unique_all(jnp.array([3, 1, 3]))
+    assert (values.tolist(), counts.tolist()) == ([1, 3], [1, 2])
+    assert int(jnp.linalg.matrix_rank(jnp.ones((3, 3)))) == 1
+    close(jnp.hanning(5), np.hanning(5))
+    close(jax.scipy.special.beta(2.0, jnp.array([3.0])), [1 / 12])
+    close(jnp.eye(3)[jnp.s_[0, 1:]], [0, 0])
+
+
 def test_indices_stay_integers_beside_floats():
     at = jnp.array([1, 1])
     close(jnp.bincount(at, jnp.array([0.5, 0.25])), [0, 0.75])
-    close(jnp.bincount(at, jnp.array([2, 3])), [0, 5])
+    found = jnp.bincount(at, jnp.array([2, 3]))
+    assert (found.dtype, found.tolist()) == (jnp.int32, [0, 5])
+    close(jnp.ldexp(X, jnp.array([1, 2, 3])), X * [2, 4, 8])
     close(jnp.insert(X, jnp.array([1]), 5.0), [0.5, 5, -1, 2])
     close(jnp.delete(X, jnp.array([1])), [0.5, 2])
 

@@ -110,7 +110,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 NUMPY: dict[str, Any] = {
     name: _linear(fnp.linalg, name)
     for name in words(
-        "cond det eig eigh eigvals eigvalsh inv lstsq matrix_power pinv qr slogdet solve "
+        "cond det eig eigh eigvals eigvalsh inv lstsq matrix_power matrix_rank pinv qr slogdet solve "
         "svd svdvals tensorinv tensorsolve trace vector_norm outer"
     )
 } | {

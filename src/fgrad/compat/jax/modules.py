@@ -156,7 +156,8 @@ _MAIN: dict[str, Any] = {
 }
 _SPECIAL = words(
     "bessel_jn betainc betaln digamma entr erf erfc erfinv expit gammainc gammaincc gammaln i0 i0e i1 i1e "
-    "log_ndtr logit expi ndtr ndtri xlog1py xlogy"
+    "log_ndtr logit expi ndtr ndtri xlog1py xlogy beta boxcox boxcox1p erfcx exp1 gamma hyp1f1 hyp2f1 kl_div "
+    "loggamma poch polygamma rel_entr spence zeta"
 )
 
 _DISTRIBUTIONS = words(

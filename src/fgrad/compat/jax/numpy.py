@@ -65,7 +65,7 @@ INEXACT = words(
     "copysign cos cosh deg2rad degrees divide exp exp2 expm1 heaviside hypot log log10 log1p log2 logaddexp "
     "logaddexp2 nextafter rad2deg radians reciprocal sin sinc sinh sqrt tan tanh true_divide fabs rint"
 )
-INDICES = {"bincount": 0, "delete": 1, "insert": 1}  # the argument that stays of integers
+INDICES = {"bincount": 0, "delete": 1, "insert": 1, "ldexp": 1}  # the argument that stays of integers
 OPERANDS = ("a", "arr", "array", "m", "v", "x")  # what their operand is called
 JOINS = ("stack", "concatenate", "hstack", "vstack", "dstack", "column_stack")
 PRODUCTS = ("dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "cross", "convolve", "correlate")
@@ -148,7 +148,7 @@ def _moved(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
 
 
 def _kept(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
-    return made(f(x._tensor, *args, **kwargs), x.strong)
+    return wrapped(f(x._tensor, *args, **kwargs), x.strong)  # type: ignore[no-any-return]
 
 
 def _summed(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
@@ -455,7 +455,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     """Return how often each integer occurs; with a `length`, of so many, also where traced."""
     if length is None:
         counted: Array = _any("bincount")(x, weights, minlength)
-        return counted
+        return counted if weights is None else counted.astype(as_array(weights).dtype)
     return made(fgrad.lax.bincount(opened(as_array(x)), length, opened(weights)))
 
 
@@ -687,11 +687,13 @@ OTHERS = words(
     "triu_indices_from diag_indices_from select apply_along_axis block unstack iscomplex isreal angle "
     "bitwise_count cumulative_sum cumulative_prod divmod extract compress delete frexp indices insert ix_ "
     "lexsort matvec modf poly polyadd polyder polyint polymul polysub resize setxor1d trim_zeros unwrap "
-    "vecmat"
+    "vecmat ldexp float_power histogram_bin_edges sort_complex bartlett blackman hamming "
+    "hanning kaiser i0 apply_over_axes unique_all unique_counts unique_inverse unique_values"
 )
 NUMPYS = words(
     "e euler_gamma inf nan newaxis pi dtype ndim shape size floating integer inexact number generic "
-    "complexfloating signedinteger unsignedinteger set_printoptions printoptions get_printoptions"
+    "complexfloating signedinteger unsignedinteger set_printoptions printoptions get_printoptions "
+    "can_cast einsum_path index_exp s_ iterable"
 )
 NAMES: dict[str, Any] = {
     **{name: _elements(name, inexact=False) for name in SAME},
@@ -759,8 +761,8 @@ def _is_operand(x: Any) -> bool:
 
 
 def _pow(x: Any, y: Any) -> Any:
-    if y.__class__ is int and x.dtype.kind != "b" and x.form is not KEYS:  # also of what is negative
-        return made(x._tensor**y, x.form)
+    if y.__class__ is int and x.form is not KEYS:  # also of what is negative
+        return elementwise(lambda t: t**y, x, counts=True)
     return power(x, y)
 
 
