@@ -16,17 +16,7 @@ import fgrad.nn
 import fgrad.scipy.special
 from fgrad import numpy as fnp
 from fgrad.compat.jax import operands
-from fgrad.compat.jax.arrays import (
-    OWN,
-    Array,
-    as_array,
-    elementwise,
-    made,
-    moved,
-    named,
-    of_elements,
-    opened,
-)
+from fgrad.compat.jax.arrays import OWN, Array, as_array, elementwise, made, moved, named, of_elements, opened
 from fgrad.compat.jax.jaxprs import own_primitive
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.numpy import wide_enough

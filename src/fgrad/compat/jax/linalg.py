@@ -10,15 +10,7 @@ import numpy as np
 import fgrad
 import fgrad.scipy.linalg
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import (
-    SHORT,
-    Array,
-    as_array,
-    elementwise,
-    inexact,
-    made,
-    named,
-)
+from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, inexact, made, named
 from fgrad.compat.jax.numpy import alike, wrapped
 from fgrad.compat.standins import by_name, words
 from fgrad.core.trace import Tracer
