@@ -303,6 +303,7 @@ def test_optimizers_of_the_examples(name):
     np.testing.assert_allclose(params(state)["a"], a, atol=2e-5)
     np.testing.assert_allclose(params(state)["b"], b, atol=2e-5)
     assert params(update(0, {}, start({}))) == {}
+    assert getattr(optimizers, name).__name__ == name
     with pytest.raises(TypeError, match="the gradients are"):
         update(0, [1.0], state)
 
@@ -406,6 +407,13 @@ def test_distributions_are_of_elements():
     close(stats.expon.sf(X, scale=2.0), np.exp(-np.maximum(X, 0) / 2))
     with pytest.raises(NotImplementedError, match="gaussian_kde"):
         stats.gaussian_kde(X)
+
+
+def test_functions_have_names():
+    modules = jnp, lax, jax.nn, jnp.linalg, jax.random, jax.tree, jax.scipy.linalg
+    found = [getattr(m, n) for m in modules for n in vars(m) if not n.startswith("_")]
+    found = [f for f in found if callable(f) and not isinstance(f, jax.extend.core.Primitive)]
+    assert not [f for f in found if not hasattr(f, "__name__")]
 
 
 def test_kinds_that_are_not_there_have_no_instances():

@@ -162,6 +162,17 @@ def test_arrays_are_found_in_lists_and_by_name():
         close(jax.scipy.linalg.lu_solve(factors, jnp.ones(2)), [0.2, 0.2])
 
 
+def test_eigenvalues_and_roots_are_complex_also_where_they_are_real():
+    x = jnp.array([[2.0, 1.0], [1.0, 2.0]])
+    values, vectors = jnp.linalg.eig(x)
+    root = jax.scipy.linalg.sqrtm(x)
+    for found in (values, vectors, root, jnp.linalg.eigvals(x), jax.jit(jnp.linalg.eigvals)(x)):
+        assert found.dtype == np.complex64
+    close(x @ vectors, vectors * values)
+    close(root @ root, x)
+    close(jax.grad(lambda x: jnp.linalg.eigvals(x).real.sum())(x), np.eye(2))
+
+
 def test_schur_forms():
     x = jnp.array([[1.0, 2.0], [-3.0, 0.5]])
     for t, z in (jax.lax.linalg.schur(x), jax.jit(jax.scipy.linalg.schur)(x)):

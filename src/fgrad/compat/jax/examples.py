@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fgrad.compat.jax.arrays import as_array
+from fgrad.compat.jax.arrays import as_array, named
 from fgrad.compat.jax.draws import NAMES as DRAWS
 from fgrad.compat.jax.nn import INITIALIZERS
 from fgrad.compat.jax.nn import NAMES as NN
@@ -135,7 +135,8 @@ _RULES: dict[Callable[..., Any], int] = {  # how many arrays a rule remembers
     _sgd: 0, _momentum: 1, _nesterov: 1, _adagrad: 2, _rmsprop: 1, _rmsprop_momentum: 2, _adam: 2, _adamax: 2,
 }  # fmt: skip
 OPTIMIZERS: dict[str, Any] = by_name(Optimizer, OptimizerState, make_schedule) | {
-    rule.__name__[1:]: functools.partial(_optimizer, rule) for rule in _RULES
+    rule.__name__[1:]: named(functools.partial(_optimizer, rule), f"optimizers.{rule.__name__[1:]}")
+    for rule in _RULES
 }
 
 

@@ -12,11 +12,13 @@ import fgrad.scipy.linalg
 from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, inexact, made, named
 from fgrad.compat.jax.numpy import alike, wrapped
+from fgrad.compat.jax.trees import tree_map
 from fgrad.compat.standins import by_name, words
 from fgrad.core.trace import Tracer
 from fgrad.extend import operation
 
 Function = Callable[..., Any]
+COMPLEX = ("eig", "eigvals", "sqrtm")  # whose results are complex, also where all of them are real
 
 
 def _linear(module: Any, name: str) -> Function:
@@ -26,10 +28,11 @@ def _linear(module: Any, name: str) -> Function:
         given, form = alike([*args, *kwargs.values()], Array | np.ndarray, inexact=True)
         if form is SHORT:
             raise NotImplementedError(f"jax.numpy.linalg.{name} of bfloat16: JAX has it of float32 at least")
-        found = getattr(module, name)(
-            *given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True))
-        )
-        return wrapped(found, form)
+        named_ones = dict(zip(kwargs, given[len(args) :], strict=True))
+        found = wrapped(getattr(module, name)(*given[: len(args)], **named_ones), form)
+        if name not in COMPLEX:
+            return found
+        return tree_map(lambda x: x.astype(np.result_type(x.dtype, np.complex64)), found)
 
     return named(function, f"{module.__name__}.{name}", ", in JAX's dtypes")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,6 +42,10 @@ def div(x: Any, y: Any) -> Array:
         return fnp.where((down < 0) & (down * b != a), down + 1, down)
 
     return elementwise(quotient, x, y)
+
+
+def _moving(function: Callable[..., Any]) -> Callable[..., Array]:
+    return lambda operand, *args, **kwargs: moved(function, operand, *args, **kwargs)
 
 
 def _reshape(t: Any, new_sizes: Any, dimensions: Any = None) -> Any:
@@ -113,8 +116,8 @@ NAMES: dict[str, Any] = {
     "argmax": _placed("argmax"),
     "argmin": _placed("argmin"),
     "batch_matmul": lambda lhs, rhs, precision=None: NUMPY["matmul"](lhs, rhs),
-    "broadcast": partial(moved, lambda t, sizes: fnp.broadcast_to(t, (*sizes, *t.shape))),
-    "broadcast_in_dim": partial(moved, _broadcast_in_dim),
+    "broadcast": _moving(lambda t, sizes: fnp.broadcast_to(t, (*sizes, *t.shape))),
+    "broadcast_in_dim": _moving(_broadcast_in_dim),
     "broadcasted_iota": lambda dtype, shape, dimension: made(
         _broadcast_in_dim(np.arange(shape[dimension]), shape, (dimension,))
     ).astype(dtype),
@@ -124,18 +127,18 @@ NAMES: dict[str, Any] = {
     "cummin": _cumulated(fnp.minimum),
     "cumprod": _cumulated(fnp.multiply),
     "cumsum": _cumulated(fnp.add),
-    "index_in_dim": partial(moved, _index_in_dim),
+    "index_in_dim": _moving(_index_in_dim),
     "logistic": lambda x: elementwise(fgrad.nn.sigmoid, x),
     "pad": lambda operand, padding_value, padding_config: moved(
         fgrad.lax.pad, operand, padding_value, padding_config
     ),
     "population_count": lambda x: NUMPY["bitwise_count"](as_array(x)).astype(as_array(x).dtype),
-    "reshape": partial(moved, _reshape),
-    "rev": partial(moved, lambda t, dimensions: fnp.flip(t, tuple(dimensions))),
+    "reshape": _moving(_reshape),
+    "rev": _moving(lambda t, dimensions: fnp.flip(t, tuple(dimensions))),
     "round": round_,
-    "slice": partial(moved, _slice),
-    "slice_in_dim": partial(moved, _slice_in_dim),
-    "transpose": partial(moved, lambda t, permutation: fnp.transpose(t, tuple(permutation))),
+    "slice": _moving(_slice),
+    "slice_in_dim": _moving(_slice_in_dim),
+    "transpose": _moving(lambda t, permutation: fnp.transpose(t, tuple(permutation))),
     **{
         f"reduce_{new}": _reduced(old)
         for new, old in zip(words("sum max min prod and or"), words("sum max min prod all any"), strict=True)
