@@ -12,6 +12,7 @@ from numba import types
 
 from fgrad.adjoints import syntax
 from fgrad.adjoints.indexing import Indexing
+from fgrad.adjoints.names import nodes_of
 from fgrad.adjoints.recursion import Known, TypeOf
 from fgrad.adjoints.syntax import Alloc, Assign, For, If, Raise, Store
 from fgrad.adjoints.values import (
@@ -200,7 +201,7 @@ class Arrays(Indexing):
 
     def calls_kernel(self, node: ast.expr) -> bool:
         """Return whether another kernel is called."""
-        for n in ast.walk(node):
+        for n in nodes_of(node):
             if isinstance(n, ast.Call):
                 first, *rest = ast.unparse(n.func).split(".")
                 here = self.scope.names.get(first)
@@ -467,7 +468,7 @@ class Arrays(Indexing):
         """Return whether elements are read that have been written before."""
         index = [syntax.name(f"at_{k}", types.intp) for k in range(ndim_of(target))]
         own = self.root(target.name)
-        for n in ast.walk(item(value, index)):
+        for n in nodes_of(item(value, index)):
             found = syntax.element_of(n)
             if found and self.root(found[0]) == own:
                 same = found[0] == target.name and [syntax.text(i) for i in found[1]] == [

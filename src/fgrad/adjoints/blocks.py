@@ -15,7 +15,7 @@ from typing import Any
 from numba import types
 
 from fgrad.adjoints.compact import kind_of
-from fgrad.adjoints.names import reads_of
+from fgrad.adjoints.names import nodes_of, reads_of
 from fgrad.adjoints.stacks import NAMES
 from fgrad.adjoints.strips import (
     ANY_ORDER,
@@ -92,8 +92,8 @@ class _Block:
     def zeros(self) -> list[ast.stmt]:
         """Return zeros for what every turn leaves as zero to the next one."""
         last = {ast.unparse(s.targets[0]): s for s in self.node.body if isinstance(s, ast.Assign)}
-        inside = {id(n) for n in ast.walk(self.node)}
-        outside = [s for s in ast.walk(self.around.function)
+        inside = {id(n) for n in nodes_of(self.node)}
+        outside = [s for s in nodes_of(self.around.function)
                    if isinstance(s, ast.Assign) and id(s) not in inside]  # fmt: skip
         found: list[ast.stmt] = []
         for n, s in last.items():
@@ -151,7 +151,7 @@ class _Block:
 
     def read(self, node: ast.AST) -> None:
         """Note what an expression reads."""
-        for n in ast.walk(node):
+        for n in nodes_of(node):
             if isinstance(n, ast.Name):
                 self.order.append((n.id, False))
                 demand(n.id not in NAMES - {"sf", "pf"})
@@ -187,8 +187,8 @@ class _Block:
             first.setdefault(n, assigned)
         self.carried = carried = {n for n in self.values if not first[n]} - {"pf"}
         demand(carried <= self.sums & self.varying)
-        everywhere = [n.id for n in ast.walk(self.around.function) if isinstance(n, ast.Name)]
-        here = [n.id for n in ast.walk(self.node) if isinstance(n, ast.Name)]
+        everywhere = [n.id for n in nodes_of(self.around.function) if isinstance(n, ast.Name)]
+        here = [n.id for n in nodes_of(self.node) if isinstance(n, ast.Name)]
         zeros = {s.targets[0].id for s in self.zeros()}  # type: ignore[attr-defined]
         private = (self.varying - carried - zeros) | {self.var}
         demand(all(everywhere.count(n) == here.count(n) for n in private))
@@ -197,7 +197,7 @@ class _Block:
         for n in self.varying:
             for v in self.values[n]:
                 demand(not _mentions(v, {self.var}, elements=False))
-                calls = [ast.unparse(c.func) for c in ast.walk(v) if isinstance(c, ast.Call)]
+                calls = [ast.unparse(c.func) for c in nodes_of(v) if isinstance(c, ast.Call)]
                 demand(set(calls) <= SMOOTH)
 
     # ---- what is written ----------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class _Block:
         """Return an expression in terms of what the loop does not change."""
         made = node
         for _ in range(8):
-            names = {n.id for n in ast.walk(made) if isinstance(n, ast.Name)}
+            names = {n.id for n in nodes_of(made) if isinstance(n, ast.Name)}
             changed = names & self.values.keys()
             demand(not names & (self.inner | {self.var} | self.varying))
             if not changed:
@@ -272,7 +272,7 @@ class _Block:
         seen: set[str] = set()
         for s in group:
             target = s.targets[0] if isinstance(s, ast.Assign) else s.target  # type: ignore[attr-defined]
-            names = [n.id for n in ast.walk(s.value) if isinstance(n, ast.Name)]  # type: ignore[attr-defined]
+            names = [n.id for n in nodes_of(s.value) if isinstance(n, ast.Name)]  # type: ignore[attr-defined]
             named = [(n, False) for n in names]
             named += [(target.id, True)] if isinstance(target, ast.Name) else []
             for n, assigned in named:

@@ -19,6 +19,7 @@ from numba import types
 
 from fgrad.adjoints import library, syntax
 from fgrad.adjoints.library import LIBRARY, METHODS, NUMBERS
+from fgrad.adjoints.names import nodes_of
 from fgrad.adjoints.sources import demand_frozen
 from fgrad.adjoints.values import (
     Array,
@@ -389,7 +390,7 @@ class Calls:
     def is_by_columns(self, x: Any) -> bool:
         """Return whether Numba keeps an array, or makes one of an expression, in the order of columns."""
         sample = [syntax.constant(0)] * ndim_of(x)
-        loads = (syntax.element_of(n) for n in ast.walk(item(x, sample)))
+        loads = (syntax.element_of(n) for n in nodes_of(item(x, sample)))
         layouts = {self.types[f[0]].layout for f in loads if f and self.types[f[0]].ndim > 1}
         return "F" in layouts and "C" not in layouts
 

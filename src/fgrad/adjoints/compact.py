@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from fgrad.adjoints.names import name_in, reads_of
+from fgrad.adjoints.names import name_in, nodes_of, reads_of
 
 Reaching = dict[str, frozenset[int]]  # by name: the definitions that may have given its value
 
@@ -51,7 +51,7 @@ def without_zeros(function: ast.FunctionDef, vectors: Mapping[str, str]) -> ast.
         function: which is changed.
         vectors: cotangents of vectors, by name, and those vectors, which are as long.
     """
-    names = [n.id for n in ast.walk(function) if isinstance(n, ast.Name)]
+    names = [n.id for n in nodes_of(function) if isinstance(n, ast.Name)]
     for ct, vector in vectors.items():
         loops = [s for s in function.body if isinstance(s, ast.For) and _runs_over(s, vector)]
         found = [(loop, k) for loop in loops for k, s in enumerate(loop.body) if _adds(s, ct, loop)]
@@ -69,7 +69,7 @@ def _runs_over(s: ast.For, vector: str) -> bool:
     """Return whether a loop goes to all places of a vector."""
     head: Any = s.iter
     head = head.args[0] if head.func.id != "range" else head
-    left = any(isinstance(n, ast.Break) for n in ast.walk(s))
+    left = any(isinstance(n, ast.Break) for n in nodes_of(s))
     return not left and ast.unparse(head) == f"range({vector}.shape[0])"
 
 
@@ -147,7 +147,7 @@ class _Dead:
                 kept.append(s)
             elif not isinstance(s, ast.Pass):
                 names = {n.id for n in _assigned(s)}
-                if names and not names & live and all(map(_is_silent, ast.walk(s))):
+                if names and not names & live and all(map(_is_silent, nodes_of(s))):
                     continue
                 live = (live - names) | {n.id for n in self.uses.used(s)}
                 kept.append(s)
@@ -201,7 +201,7 @@ class _Webs:
             params[a.arg] = frozenset([self.definition(ast.Name(a.arg, ast.Store()))])
         count = len(params)
         self.block(f.body, params)
-        names = {n.id for n in ast.walk(f) if isinstance(n, ast.Name)} | params.keys()
+        names = {n.id for n in nodes_of(f) if isinstance(n, ast.Name)} | params.keys()
         called: dict[int, str] = {}
         taken: dict[str, int] = {}
         for k, node in enumerate(self.nodes):
@@ -290,7 +290,13 @@ class _Webs:
 def _either(x: Reaching | None, y: Reaching | None) -> Reaching | None:
     if x is None or y is None or x is y:
         return y if x is None else x
-    return {n: x.get(n, frozenset()) | y.get(n, frozenset()) for n in x.keys() | y.keys()}
+    found = dict(x)
+    for n, definitions in y.items():
+        if n not in x:
+            found[n] = definitions
+        elif x[n] is not definitions:  # most are the same
+            found[n] = x[n] | definitions
+    return found
 
 
 # ---- copies -----------------------------------------------------------------------------------------------
@@ -302,7 +308,7 @@ class _Copies:
     def function(self, f: ast.FunctionDef) -> None:
         self.uses = _Uses()
         self.stored, self.loaded = Counter([a.arg for a in f.args.args]), Counter[str]()
-        for n in ast.walk(f):
+        for n in nodes_of(f):
             if isinstance(n, ast.Name):
                 (self.stored if isinstance(n.ctx, ast.Store) else self.loaded)[n.id] += 1
         f.body = self.block(f.body)

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from numba import types
 
+from fgrad.adjoints.names import nodes_of
 from fgrad.adjoints.slopes import atom_of
 from fgrad.adjoints.syntax import Assign, For, Function, Store, element_of
 from fgrad.core.tensor import bind
@@ -20,7 +21,7 @@ from fgrad.expr.node import Expr, Operand, var
 
 Formula: TypeAlias = Callable[[Mapping[str, Any]], Any]
 
-LONGEST = 400  # parts of expressions
+LONGEST = 200  # parts of expressions
 
 
 def formula(function: Function) -> Formula | None:
@@ -43,9 +44,8 @@ def formula(function: Function) -> Formula | None:
     nodes = [*[value for _, value in made], last.value]
     numbers = {n: float(x) for n, x in function.constants.items() if type(x) in (int, float)}
     variables = {*numbers, *[p.name for p in function.params], *[name for name, _ in made]}
-    if sum(1 for n in nodes for _ in ast.walk(n)) > LONGEST or not all(
-        _is_smooth(n, variables) for n in nodes
-    ):
+    count = sum(1 for n in nodes for _ in nodes_of(n))
+    if count > LONGEST or not all(_is_smooth(n, variables) for n in nodes):
         return None
 
     def apply(arrays: Mapping[str, Any]) -> Any:

@@ -11,6 +11,7 @@ from numba import types
 from fgrad.adjoints.blocks import in_blocks
 from fgrad.adjoints.compact import compact, without_zeros
 from fgrad.adjoints.elements import Elements
+from fgrad.adjoints.names import nodes_of
 from fgrad.adjoints.overwriting import Bounds, linear
 from fgrad.adjoints.parts import in_parts
 from fgrad.adjoints.reciprocals import shared
@@ -104,13 +105,13 @@ class _Once(ast.NodeTransformer):
     """The variable of a loop is made unsigned once in every turn: Numba types and lowers each cast anew."""
 
     def __init__(self, function: ast.FunctionDef) -> None:
-        self.used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
+        self.used = {n.id for n in nodes_of(function) if isinstance(n, ast.Name)}
         self.used |= {a.arg for a in function.args.args}
         self.names: dict[str, str] = {}
 
     def visit_For(self, node: ast.For) -> ast.AST:
         var = node.target.id if isinstance(node.target, ast.Name) else ""
-        assigned = {n.id for s in node.body for n in ast.walk(s)
+        assigned = {n.id for s in node.body for n in nodes_of(s)
                     if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}  # fmt: skip
         outer = self.names.pop(var, None)
         before = set(self.used)

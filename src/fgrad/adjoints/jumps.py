@@ -10,7 +10,7 @@ import ast
 from itertools import count
 from typing import Any
 
-from fgrad.adjoints.names import reads_of
+from fgrad.adjoints.names import nodes_of, reads_of
 
 RESULT, RETURNED = ".result", ".returned"  # with a dot, which no name of a user's has
 
@@ -120,7 +120,7 @@ def _guarded(stmts: list[ast.stmt], flags: set[str], where: ast.stmt) -> list[as
 def _needs(stmts: list[ast.stmt], flag: str) -> bool:
     """Return whether somebody reads a flag."""
     for s in stmts:
-        for node in ast.walk(s):
+        for node in nodes_of(s):
             if isinstance(node, ast.Name) and node.id == flag and isinstance(node.ctx, ast.Load):
                 return True
             if flag in getattr(node, "until", ()):
@@ -131,7 +131,7 @@ def _needs(stmts: list[ast.stmt], flag: str) -> bool:
 def _pruned(stmts: list[ast.stmt]) -> list[ast.stmt]:
     """Return statements without assignments to flags that nobody reads."""
     read = {n.id for s in stmts for n in reads_of(s)}
-    read |= {flag for s in stmts for n in ast.walk(s) for flag in getattr(n, "until", ())}
+    read |= {flag for s in stmts for n in nodes_of(s) for flag in getattr(n, "until", ())}
 
     def kept(block: list[ast.stmt]) -> list[ast.stmt]:
         found = []

@@ -14,7 +14,7 @@ from numba import types
 
 from fgrad.adjoints import syntax
 from fgrad.adjoints.arrays import Arrays
-from fgrad.adjoints.names import stored_names
+from fgrad.adjoints.names import nodes_of, stored_names
 from fgrad.adjoints.syntax import For, If, Stmt, While
 from fgrad.adjoints.values import Array, Group, Lazy, Scalar, Static, Value, dims_of, ndim_of
 
@@ -65,9 +65,9 @@ class Loops(Arrays):
         """Return whether the variable of a loop is more than that: assigned, or read behind it."""
         if name in stored_names(self.scope.body, loops=False):
             return True
-        inside = {id(n) for f in _loops(self.scope.body, name) for n in ast.walk(f)}
+        inside = {id(n) for f in _loops(self.scope.body, name) for n in nodes_of(f)}
         nested = any(n is not loop for n in _loops(loop.body, name))
-        reads = (n for t in self.scope.body for n in ast.walk(t) if isinstance(n, ast.Name) and n.id == name)
+        reads = (n for t in self.scope.body for n in nodes_of(t) if isinstance(n, ast.Name) and n.id == name)
         return nested or any(id(n) not in inside for n in reads)
 
     def on_While(self, s: ast.While) -> None:  # noqa: D102, N802
@@ -230,8 +230,8 @@ class Loops(Arrays):
             if len(element.generators) > 1 or element.generators[0].ifs:
                 raise self.refused(node)
             element = element.elt
-        targets = [n.id for g in generators for n in ast.walk(g.target) if isinstance(n, ast.Name)]
-        read = {n.id for g in generators for n in ast.walk(g.iter) if isinstance(n, ast.Name)}
+        targets = [n.id for g in generators for n in nodes_of(g.target) if isinstance(n, ast.Name)]
+        read = {n.id for g in generators for n in nodes_of(g.iter) if isinstance(n, ast.Name)}
         if not read.isdisjoint(targets):
             raise self.fail(f"`{ast.unparse(node)}` makes rows that may differ in length", "Write the loop")
         turns: list[Any] = [self.turns(g.iter) for g in generators]
@@ -293,7 +293,7 @@ class Loops(Arrays):
 
 
 def _loops(stmts: Sequence[ast.stmt], name: str) -> list[ast.For]:
-    nodes = (n for s in stmts for n in ast.walk(s))
+    nodes = (n for s in stmts for n in nodes_of(s))
     return [
         n for n in nodes if isinstance(n, ast.For) and isinstance(n.target, ast.Name) and n.target.id == name
     ]

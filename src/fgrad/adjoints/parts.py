@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fgrad.adjoints.compact import kind_of
+from fgrad.adjoints.names import nodes_of
 from fgrad.adjoints.stacks import TOPS
 from fgrad.locks import lazy
 
@@ -81,7 +82,7 @@ class _Names:
 
 def _fresh(functions: Sequence[ast.FunctionDef]) -> str:
     """Return a name that no function has, and nothing in one."""
-    nodes = [n for f in functions for n in ast.walk(f)]
+    nodes = [n for f in functions for n in nodes_of(f)]
     used = {getattr(n, field, "") for n in nodes for field in ("id", "arg", "name")}
     return next(n for k in itertools.count(1) if (n := f"{CALLED}{k}") not in used)
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from fgrad.adjoints.names import name_in, reads_of, stored_names
+from fgrad.adjoints.names import name_in, nodes_of, reads_of, stored_names
 from fgrad.adjoints.slopes import HELPERS
 from fgrad.adjoints.stacks import TOPS
 
@@ -78,7 +78,7 @@ def _is_quotient(node: Any) -> bool:
 
 def _stays(node: ast.expr, once: Collection[str]) -> bool:
     """Return whether an expression is the same wherever its names are there: no element of an array."""
-    parts = list(ast.walk(node))
+    parts = list(nodes_of(node))
     functions = {id(n.func) for n in parts if isinstance(n, ast.Call)}
     functions |= {id(n.value) for n in parts if isinstance(n, ast.Attribute)}
     calls = [ast.unparse(n.func) for n in parts if isinstance(n, ast.Call)]
@@ -97,7 +97,7 @@ def _fixed(function: ast.FunctionDef, values: Collection[str]) -> set[str]:
 
     found: set[str] = set()
     assigned: dict[str, set[str]] = {}  # by name, what it is made of without a jump
-    for s in ast.walk(function):
+    for s in nodes_of(function):
         if not isinstance(s, ast.stmt) or s is function:
             continue
         heads = set[str]().union(*map(_names, _heads(s)))

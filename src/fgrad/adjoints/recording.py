@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fgrad.adjoints import syntax
+from fgrad.adjoints.names import nodes_of
 from fgrad.adjoints.overwriting import Bounds, linear
 from fgrad.adjoints.reversal import Reversal, operands
 from fgrad.adjoints.scratch import is_scratch
@@ -558,5 +559,5 @@ class Recording:
 def shapes_read(function: Function) -> set[str]:
     """Return the arrays whose shapes a function reads."""
     heads = (e for s in syntax.walk(function.body) for e in syntax.heads(s))
-    found = (n for e in heads for n in ast.walk(e) if isinstance(n, ast.Attribute) and n.attr == "shape")
+    found = (n for e in heads for n in nodes_of(e) if isinstance(n, ast.Attribute) and n.attr == "shape")
     return {n.value.id for n in found if isinstance(n.value, ast.Name)}

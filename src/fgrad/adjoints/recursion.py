@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.adjoints.names import nodes_of
+
 LIMIT = 4096  # of calls inside of one another
 DEPTH, AT, VALUE = ".depth", ".at", ".value"  # with a dot, which no name of a user's has
 _RETURN = -1
@@ -38,7 +40,7 @@ class RefusedError(Exception):
 
 def calls_itself(tree: ast.FunctionDef, is_self: Callable[[ast.expr], bool]) -> bool:
     """Return whether a function calls itself."""
-    return any(isinstance(n, ast.Call) and is_self(n.func) for n in ast.walk(tree))
+    return any(isinstance(n, ast.Call) and is_self(n.func) for n in nodes_of(tree))
 
 
 def without_recursion(tree: ast.FunctionDef, is_self: Callable[[ast.expr], bool]) -> ast.FunctionDef:
@@ -70,11 +72,11 @@ def _node(kind: Any, part: Any) -> Any:
 def _begins(name: str, body: Sequence[ast.stmt]) -> bool:
     """Return whether a block assigns a variable before all else that it does with it."""
     for s in body:
-        if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(s)):
+        if any(isinstance(n, ast.Name) and n.id == name for n in nodes_of(s)):
             target: Any = s.targets[0] if isinstance(s, ast.Assign) else getattr(s, "target", None)
             read: Any = getattr(s, "value", None) or getattr(s, "iter", None)
             plain = isinstance(s, ast.Assign | ast.For) and isinstance(target, ast.Name) and target.id == name
-            return plain and not any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(read))
+            return plain and not any(isinstance(n, ast.Name) and n.id == name for n in nodes_of(read))
     return False
 
 
@@ -88,12 +90,12 @@ class _Machine:
         self.count = 0
         self.width: int | None = None  # of returned tuples
         self.where: ast.AST = tree
-        self.gives = any(isinstance(r, ast.Return) and r.value is not None for r in ast.walk(tree))
+        self.gives = any(isinstance(r, ast.Return) and r.value is not None for r in nodes_of(tree))
         self.pushes: list[tuple[int, int, int]] = []  # block, place, and the block to go on with
 
     def is_handed_on(self, param: str) -> bool:
         """Return whether all calls pass a parameter on as it is."""
-        nodes = list(ast.walk(self.tree))
+        nodes = list(nodes_of(self.tree))
         if any(isinstance(n, ast.Name) and n.id == param and isinstance(n.ctx, ast.Store) for n in nodes):
             return False
         calls = [n for n in nodes if isinstance(n, ast.Call) and self.is_self(n.func)]
@@ -265,7 +267,7 @@ class _Machine:
         self.go(0)
         self.current = behind
         if self.width is None:
-            values = [r.value for r in ast.walk(self.tree) if isinstance(r, ast.Return)]
+            values = [r.value for r in nodes_of(self.tree) if isinstance(r, ast.Return)]
             widths = {len(v.elts) if isinstance(v, ast.Tuple) else 0 for v in values if v is not None}
             if len(widths) > 1:
                 raise RefusedError(node, "calls itself, and tuples of several lengths return", "Return one")
@@ -298,7 +300,7 @@ class _Machine:
         places: dict[str, set[int]] = {}
         stored = set(self.params) - self.same
         for k, body in enumerate(self.blocks):
-            for n in (n for s in body for n in ast.walk(s)):
+            for n in (n for s in body for n in nodes_of(s)):
                 if isinstance(n, ast.Name):
                     places.setdefault(n.id, set()).add(k)
                     if isinstance(n.ctx, ast.Store):

@@ -9,6 +9,7 @@ from typing import Any
 
 from fgrad.adjoints import slopes, syntax
 from fgrad.adjoints.activity import carriers
+from fgrad.adjoints.names import nodes_of
 from fgrad.adjoints.polynomials import Polynomial
 from fgrad.adjoints.syntax import Assign, Function, Store
 from fgrad.adjoints.tangent import unknown
@@ -168,7 +169,7 @@ class Reversal:
             found = slopes.derivative(name, value, holders, k)
             if found is not None:
                 steps.append((args[k], *found))
-        wanted = {n.id for _, slope, _ in steps if slope is not None for n in ast.walk(slope)
+        wanted = {n.id for _, slope, _ in steps if slope is not None for n in nodes_of(slope)
                   if isinstance(n, ast.Name) and n.id.startswith("held ")}  # fmt: skip
         names: dict[str, str] = {}
         for k, a in enumerate(args):
@@ -188,7 +189,7 @@ class Reversal:
                 self.back(arg, ct, is_complex)
                 continue
             slope = copy.deepcopy(found_slope)
-            for n in ast.walk(slope):
+            for n in nodes_of(slope):
                 if isinstance(n, ast.Name):
                     n.id = names.get(n.id, n.id)
             if (

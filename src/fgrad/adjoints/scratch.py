@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fgrad.adjoints import syntax
+from fgrad.adjoints.names import nodes_of
 from fgrad.adjoints.syntax import Alloc, Assign, For, Opaque, Stmt, Store, While
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def is_scratch(name: str, loop: For | While, recording: Recording) -> bool:
 
 def _length(dim: ast.expr, several: Collection[str]) -> str:
     """Return a length as text; "" where it may be another one later."""
-    changes = any(isinstance(n, ast.Name) and n.id in several for n in ast.walk(dim))
+    changes = any(isinstance(n, ast.Name) and n.id in several for n in nodes_of(dim))
     return "" if changes else syntax.text(dim)
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fgrad.adjoints import syntax
+from fgrad.adjoints.names import nodes_of
 from fgrad.adjoints.syntax import Alloc, Assign, For, Function, If, Opaque, Stmt, View, While
 
 Shape: TypeAlias = tuple[int, ...]
@@ -94,7 +95,7 @@ class _Walk:
         """Return whether an expression reads nothing but known numbers, constants, and lengths of arrays."""
         lengths = {
             n.value.id
-            for n in ast.walk(node)
+            for n in nodes_of(node)
             if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.attr in LENGTHS
         }
         if any(self.shapes.get(n) is None and n not in self.constants for n in lengths):
@@ -140,7 +141,7 @@ class _Walk:
 def _without(node: ast.AST, name: str) -> ast.AST:
     """Return an expression with a constant where a variable is read first."""
     made = copy.deepcopy(node)
-    for parent in ast.walk(made):
+    for parent in nodes_of(made):
         for field, child in ast.iter_fields(parent):
             if isinstance(child, ast.Name) and child.id == name:
                 setattr(parent, field, ast.Constant(0))

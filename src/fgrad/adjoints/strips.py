@@ -15,6 +15,7 @@ from typing import Any
 from numba import types
 
 from fgrad.adjoints.compact import kind_of
+from fgrad.adjoints.names import nodes_of
 
 ANY_ORDER = "any_order"
 LENGTH = 64  # of a strip: a few of them fit into the first cache
@@ -37,7 +38,7 @@ class Rewriting(ast.NodeTransformer):
 
     def __init__(self, function: ast.FunctionDef, kinds: Mapping[str, Any], buffer: str) -> None:
         self.function, self.kinds = function, kinds
-        self.used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} | kinds.keys()
+        self.used = {n.id for n in nodes_of(function) if isinstance(n, ast.Name)} | kinds.keys()
         self.buffer, self.most = self.fresh(buffer), 0  # short arrays at a time
 
     def applied(self) -> ast.FunctionDef:
@@ -115,7 +116,7 @@ class _Loop:
     def __init__(self, node: ast.For, kinds: Mapping[str, Any]) -> None:
         self.node, self.kinds, self.var = node, kinds, node.target.id  # type: ignore[attr-defined]
         self.ends = ends_of(node.iter)
-        self.assigned = {n.id for s in node.body for n in ast.walk(s)
+        self.assigned = {n.id for s in node.body for n in nodes_of(s)
                          if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}  # fmt: skip
         self.parts: list[list[ast.stmt]] = []
 
@@ -135,7 +136,7 @@ class _Loop:
                 apart += self.is_apart(target)
             elif not isinstance(target, ast.Name) or target.id == self.var:
                 return False
-            for n in ast.walk(s.value):
+            for n in nodes_of(s.value):
                 operations += isinstance(n, ast.BinOp)
                 if isinstance(n, ast.Call) and ast.unparse(n.func) not in SMOOTH:
                     return False
@@ -155,7 +156,7 @@ class _Loop:
         where = node.slice
         if not isinstance(where, ast.Tuple) or not isinstance(node.value, ast.Name):
             return False
-        names = [{n.id for n in ast.walk(i) if isinstance(n, ast.Name)} for i in where.elts]
+        names = [{n.id for n in nodes_of(i) if isinstance(n, ast.Name)} for i in where.elts]
         if any(self.assigned & found for found in names):
             return False
         moving = [self.var in found for found in names]
@@ -171,7 +172,7 @@ class _Loop:
         names: dict[str, int] = {}
         for s in self.node.body:
             value: Any = s.value  # type: ignore[attr-defined]
-            for n in [n for n in ast.walk(value) if isinstance(n, ast.Subscript)]:
+            for n in [n for n in nodes_of(value) if isinstance(n, ast.Subscript)]:
                 if not isinstance(n.value, ast.Name) or not self.is_apart(n):
                     continue
                 text = ast.unparse(n)

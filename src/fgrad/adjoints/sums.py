@@ -7,6 +7,7 @@ import copy
 from typing import Any
 
 from fgrad.adjoints import syntax
+from fgrad.adjoints.names import nodes_of
 from fgrad.adjoints.overwriting import Bounds
 from fgrad.adjoints.recording import Plan
 from fgrad.adjoints.reversal import Reversal
@@ -44,8 +45,8 @@ class Sums:
 
     def read(self, node: ast.AST) -> list[Any]:
         """Return the cotangents in a statement or expression."""
-        found = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in self.arrays]
-        elements = {id(n.value): n for n in ast.walk(node) if isinstance(n, ast.Subscript)}
+        found = [n for n in nodes_of(node) if isinstance(n, ast.Name) and n.id in self.arrays]
+        elements = {id(n.value): n for n in nodes_of(node) if isinstance(n, ast.Subscript)}
         return [elements.get(id(n), n) for n in found]
 
     def changed(self) -> set[str]:

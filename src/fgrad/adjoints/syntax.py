@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from numba import types
 
+from fgrad.adjoints.names import nodes_of
 from fgrad.core.trace import place_of
 
 
@@ -248,7 +249,7 @@ def text(node: ast.AST) -> str:
     """Return the source."""
     if any(
         isinstance(n, Given) or (isinstance(n, ast.Constant) and _is_negative(n.value))
-        for n in ast.walk(node)
+        for n in nodes_of(node)
     ):
         node = _Signs().visit(copy.deepcopy(node))
     return ast.unparse(ast.fix_missing_locations(node))
