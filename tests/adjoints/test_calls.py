@@ -12,11 +12,12 @@ import numba
 import numpy as np
 import pytest
 from numba import njit
+from numba.core import compiler
 from tests.adjoints.kernels import cholesky, gauss_seidel, heat, kalman, lu, newton, thomas, three_bodies
 from tests.helpers import unchecked
 
 import fgrad
-from fgrad.adjoints import entries, shapes
+from fgrad.adjoints import entries, shapes, stored
 from fgrad.adjoints.lowering import lowered
 from fgrad.kernels import native
 
@@ -349,6 +350,86 @@ def test_python_calls_kernels_that_numba_cannot_put_behind_an_address(monkeypatc
     )
 
 
+@njit
+def whole(x, out):
+    out += x * x
+    return 2 * x
+
+
+@njit
+def transposed(x, out):
+    out += x * x
+    return (2 * x).T
+
+
+@njit
+def turned(x, out):
+    out += x * x
+    return (2 * x)[::-1]
+
+
+@njit
+def strided(x, out):
+    out += x * x
+    return (2 * x)[:, ::2]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
+@pytest.mark.parametrize("k", [whole, transposed, turned, strided], ids=lambda k: k.__name__)
+def test_arrays_of_any_layout_come_out_as_they_are(k, dtype):
+    f = fgrad.differentiate(k)
+
+    def both(x):
+        out = fgrad.tensor(x + 1)
+        return f(x, out), out
+
+    many = RNG.normal(size=(3, 4, 5)).astype(dtype)
+    expected = []
+    for x in many:
+        out = x + 1
+        expected.append((k(x, out), out))
+    for x, (returned, out) in zip(many, expected, strict=True):
+        for found in (both(x), fgrad.jit(both)(x)):
+            np.testing.assert_array_equal(found[0], returned, strict=True)
+            np.testing.assert_array_equal(found[1], out)
+    for found in (fgrad.vmap(both)(many), fgrad.jit(fgrad.vmap(both))(many)):
+        for one, each in zip(found, zip(*expected, strict=True), strict=True):
+            np.testing.assert_array_equal(one, np.stack(each))
+
+
+@pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
+def test_a_compiled_gradient_has_numba_compile_few_functions(monkeypatch):
+    """A slice that is assigned takes Numba thirty functions of its own, and two seconds."""
+    monkeypatch.setattr(stored.Kept, "load", lambda *_: b"")
+    monkeypatch.setattr(native, "found_elsewhere", lambda *_: None)
+
+    @njit
+    def kernel(c, x, out):
+        for i in range(len(x)):
+            total = 0.0
+            for k in range(len(c)):
+                total = total * x[i] + c[k]
+            out[i] = total
+        return 2 * x
+
+    def loss(c, x, out):
+        held = fgrad.tensor(out)
+        return fgrad.differentiate(kernel)(c, x, held).sum() + held.sum()
+
+    values = np.ones(3), np.ones(4), np.zeros(4)
+    kernel(*values)
+    compiled = []
+    compiles = compiler.CompilerBase._compile_bytecode
+    monkeypatch.setattr(
+        compiler.CompilerBase,
+        "_compile_bytecode",
+        lambda self: compiled.append(self.state.func_id.func_name) or compiles(self),
+    )
+    fgrad.jit(fgrad.grad(loss, argnums=(0, 1)))(*values)
+    assert "entry" in compiled
+    assert len(compiled) <= 6, compiled
+
+
 # ---- batches -----------------------------------------------------------------------------------------------
 
 
@@ -470,6 +551,7 @@ SCRIPT = """
 import sys
 import numpy as np
 from numba import njit
+from numba.core import compiler
 import fgrad
 from fgrad.adjoints import entries
 from fgrad.compat import numba as used
@@ -499,9 +581,9 @@ def load(self, signature, context):
 used._Cache.load_overload = load
 makes = entries.c_function
 
-def make(*args):
+def make(*args, **options):
     compiled.append(True)
-    return makes(*args)
+    return makes(*args, **options)
 
 entries.c_function = make
 x = np.array([1.0, 2.0])

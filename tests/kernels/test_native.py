@@ -424,7 +424,7 @@ def test_the_collector_runs_again_after_an_interrupted_compilation(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         compilation.compiled("", "kernel")
     assert gc.isenabled()
-    monkeypatch.setattr(type(compilation._calling_llvm), "leave", interrupted)  # where nothing was done yet
+    monkeypatch.setattr(type(compilation.calling_llvm), "leave", interrupted)  # where nothing was done yet
     monkeypatch.setattr(compilation, "assembly", lambda *_: None)
     with pytest.raises(KeyboardInterrupt):
         compilation.compiled("", "kernel")

@@ -20,8 +20,15 @@ from fgrad.compat.numba_pipeline import short
 _MAKERS = re.compile(r"= np\.(zeros|empty)\((?!.*, np\.)")  # in double precision
 
 
-def compiled(source: str, name: str, function: Function) -> Callable[..., Any]:
-    """Return the function of a text, compiled when it is first called, or found on disk."""
+def compiled(source: str, name: str, function: Function, *, whole: bool = False) -> Callable[..., Any]:
+    """Return the function of a text, compiled when it is first called, or found on disk.
+
+    Args:
+        source: the text.
+        name: of the function.
+        function: the user's kernel.
+        whole: as of `short`.
+    """
     source = _MAKERS.sub(r"= np__\1(", source)
     own = {
         "np": np,
@@ -38,7 +45,9 @@ def compiled(source: str, name: str, function: Function) -> Callable[..., Any]:
     key = "" if calls else stored.key(source, function.constants, options=options)
     own |= {n: _decorator(key, {**options, "forceinline": n == INLINE}) for n in (CALLED, INLINE)}
     made = stored.executed(source, name, {**own, **function.constants}, f"<{function.name}: {name}>", key)
-    found: Callable[..., Any] = keep(numba.njit(nogil=True, **options, **short())(made), stored.Kept(key))
+    found: Callable[..., Any] = keep(
+        numba.njit(nogil=True, **options, **short(whole=whole))(made), stored.Kept(key)
+    )
     return found
 
 

@@ -16,15 +16,15 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
 from fgrad import locks
-from fgrad.adjoints import emission, stored, syntax
+from fgrad.adjoints import emission, memory, stored, syntax
 from fgrad.adjoints.programs import Program, Users, dtype_of
 from fgrad.adjoints.stacks import FIRST, STACKS
-from fgrad.compat.numba import c_function, is_refusal, runtime_is_there
+from fgrad.compat.numba import c_function, empty, is_refusal, runtime_is_there
+from fgrad.compat.numba_pipeline import short_c
 from fgrad.kernels import checks, native, vm
-from fgrad.kernels.compilation import Code
+from fgrad.kernels.compilation import Code, calling_llvm
 
 DTYPES = "?bhilqBHILQfdFD"
-_making = locks.lock()
 
 
 class Task(NamedTuple):
@@ -115,10 +115,10 @@ def _kernel(text: _Text, file: str) -> native.Kernel:
     found = native.found_elsewhere(key) if key and runtime_is_there() else None
     if found is not None:
         return found
-    names = {**_NAMES, "called": text.called, **text.classes}
+    names = {**_NAMES, "np__empty": empty(), **memory.quick(), "called": text.called, **text.classes}
     word = types.CPointer(types.int64)
     function = stored.executed(source, "entry", names, file)
-    made = c_function(function, types.void(word, word, types.uint64, types.uint64))
+    made = c_function(function, types.void(word, word, types.uint64, types.uint64), **short_c())
     if key and made.machine:
         native.keep_elsewhere(key, Code(made.symbol, made.externals, made.machine))
     return native.Kernel(made.address, made.owner)
@@ -130,13 +130,14 @@ def entry(program: Program, task: Task) -> Entry | None:
         return None
     key = ("entry", task, tuple([i for i, _ in program.fixed]))
     if key not in program.family:
-        with _making:
+        with locks.making:
             if key not in program.family:
                 program.family[key] = _made(program, task)
     found: Entry | None = program.family[key]
     return found
 
 
+@calling_llvm
 def _made(program: Program, task: Task) -> Entry | None:
     kinds = [program.function.types[n] for n in program.function.outputs] + [p.type for p in program.operands]
     if any(dtype_of(t).char not in DTYPES for t in kinds):
@@ -189,7 +190,7 @@ class _Text:
         stacks = self.reverse.stacks if self.task.wrt is not None else ""
         levels = len(self.task.masks)
         lines = ["def entry(slots, args, lo, hi):", "    here, failed = place(args), 0"]
-        lines += [f"    s{k} = np.empty({FIRST}{emission.dtype_argument(STACKS[k])})" for k in stacks]
+        lines += [f"    s{k} = {_MADE[k]}" for k in stacks]
         lines += ["    for turn in range(np.int64(lo), np.int64(hi)):", "        left = turn"]
         for k in range(levels - 1, -1, -1):
             lines += [f"        e{k} = left % args[{1 + k}]", f"        left = left // args[{1 + k}]"]
@@ -259,7 +260,7 @@ class _Text:
                 values[i] = f"{r.name}_f"
             else:
                 if not program.function.params[i].fresh:
-                    lines.append(f"{r.name}[...] = {source}")
+                    lines.append(f"copy_into({r.name}, {source})")
                 values[i] = r.name
         args = list(program.form.texts(values, self.classes)) if isinstance(program, Users) else values
         return [*lines, f"found = called({', '.join(args)})"]
@@ -276,14 +277,15 @@ class _Text:
         if self.task.wrt is not None:
             lines = []
             for k, r in enumerate(self.results):
-                place = f"{r.name}[...]" if syntax.is_array(r.type) else f"{r.name}[0]"
+                is_array = syntax.is_array(r.type)
+                stored = f"copy_into({r.name}, g{k})" if is_array else f"{r.name}[0] = g{k}"
                 if all(r.mask):
                     if k not in self.reverse.arrays:
-                        lines.append(f"{place} = g{k}")
+                        lines.append(stored)
                     continue
                 turns = " and ".join(f"e{j} == 0" for j, m in enumerate(r.mask) if not m)
-                lines += [f"if {turns}:", f"    {place} = g{k}", "else:"]
-                lines.append(f"    {r.name} += g{k}" if syntax.is_array(r.type) else f"    {place} += g{k}")
+                lines += [f"if {turns}:", f"    {stored}", "else:"]
+                lines.append(f"    {r.name}{'' if is_array else '[0]'} += g{k}")
             return lines
         lines = []
         returned = program.function.returns
@@ -291,14 +293,15 @@ class _Text:
         for k, path in _paths(structure):
             r = self.results[k]
             if syntax.is_array(r.type):
-                lines += [f"if found{path}.shape == {r.name}.shape:", f"    {r.name}[...] = found{path}"]
+                lines += [f"if found{path}.shape == {r.name}.shape:"]
+                lines += [f"    copy_into({r.name}, found{path})"]
                 lines += ["else:", f"    failed = {vm.RAISED}"]
             else:
                 lines.append(f"{r.name}[0] = found{path}")
         kinds = {p.name: p.type for p in program.function.params}
         for r, n in self.written():
             if kinds[n].layout == "F" and r.rank > 1:
-                lines.append(f"{r.name}[...] = {r.name}_f")
+                lines.append(f"copy_into({r.name}, {r.name}_f)")
         return lines
 
 
@@ -337,4 +340,7 @@ def place(context: Any, words: Any) -> Any:
     return _cast(types.int64(words), lambda b, x, ir: b.ptrtoint(x, ir.IntType(64)))
 
 
+# Numba compiles numpy.empty anew for each form that it meets; the quick one makes double precision
+_SIZES = {k: f"{FIRST}{emission.dtype_argument(ty)}" for k, ty in STACKS.items()}
+_MADE = {k: f"np.empty({n})" if "," in n else f"np__empty({n})" for k, n in _SIZES.items()}
 _NAMES = {"np": np, "pointer": pointer, "place": place, "carray": carray}

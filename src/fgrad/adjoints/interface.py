@@ -43,7 +43,6 @@ from fgrad.ops.linear import broadcast_to, reshape
 ResultShape: TypeAlias = Callable[..., Any]
 _FLOAT = np.dtype(float)
 _WEAK = (int, float, complex)  # numbers of Python, which take the dtype of what they meet
-_making = locks.lock()
 _numbers = itertools.count(1)
 
 
@@ -144,7 +143,7 @@ class Differentiable:
         key = (structure, tuple(kinds), fixed)
         found = self._programs.get(key)
         if found is None:
-            with _making:
+            with locks.making:
                 if len(self._programs) > config.cache_entries():  # of many integers
                     self._programs = {k: p for k, p in self._programs.items() if len(k) == 2}
                 found = self._made(structure, kinds, fixed)

@@ -20,13 +20,14 @@ from fgrad.adjoints.stacks import DTYPES, FIRST
 from fgrad.adjoints.syntax import Function
 from fgrad.adjoints.tangent import tangent
 from fgrad.backend.devices import on_host
-from fgrad.compat.numba_pipeline import compiled_at_once
+from fgrad.compat.numba_pipeline import compiled_at_once, put_back
 from fgrad.core.aval import Aval
+from fgrad.kernels.compilation import calling_llvm
 from fgrad.locks import lazy
 
 SMALL = 2**14  # bytes that are copied in less time than anything else takes
 _own = threading.local()
-_making = locks.lock()
+locks.in_child(put_back)
 
 
 class Reverse:
@@ -44,7 +45,7 @@ class Reverse:
         function = program.function
         params = {p.name: f for p, f in zip(function.params, program.forms, strict=True)}
         source = written.compiled_source("adjoint", {written.given[k] for k in uniform})
-        self.code: Callable[..., Any] = compiled(source, "adjoint", function)
+        self.code: Callable[..., Any] = compiled(source, "adjoint", function, whole=True)
         self.arrays: tuple[int, ...] = tuple([k for k, n in enumerate(written.wrt) if params[n].order])
         self.stacks: str = written.stacks
         self.uniform: tuple[int, ...] = uniform
@@ -59,7 +60,8 @@ class Reverse:
     @lazy
     def entry(self) -> Callable[..., Any]:
         """The machine code for Python: it takes arguments for what `signature` says, and does not look."""
-        return compiled_at_once(self.code, self.signature)
+        with calling_llvm:
+            return compiled_at_once(self.code, self.signature)
 
 
 def taken_stacks(letters: str) -> list[Any]:
@@ -185,7 +187,7 @@ class Program:
         """Return a compiled function of this family, made when it is first asked for."""
         found: Callable[..., Any] | None = self.family.get(key)
         if found is None:
-            with _making:
+            with locks.making:
                 found = self.family[key] = compiled(write(), name, self.function)
         return found
 
@@ -247,13 +249,13 @@ class Program:
         written = None
         lent = self.family.get(key)
         if lent is None:
-            with _making:
+            with locks.making:
                 written = self.written_adjoint(wrt, given)
                 lent = self.family[key] = [k for k, n in enumerate(written.given) if n in written.lent]
         uniform = tuple([k for k in lent if cts is not None and _is_uniform(cts[k])])
         found: Reverse | None = self.family.get((key, uniform))
         if found is None:
-            with _making:
+            with locks.making:
                 written = written or self.written_adjoint(wrt, given)
                 found = self.family[key, uniform] = Reverse(self, written, uniform)
         return found

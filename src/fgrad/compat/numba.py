@@ -327,9 +327,9 @@ def clear(otherwise: Callable[..., Any]) -> Any:
 
 @cache
 def copy_into(otherwise: Callable[..., Any]) -> Any:
-    """Return the function that gives a contiguous array the elements of another one of its shape and dtype.
+    """Return the function that gives an array the elements of another one of its shape and dtype.
 
-    It is for compiled functions, as `zeros`.
+    It is for compiled functions, as `zeros`. The two do not overlap.
     """
     return _on_memory("copy_into", 2, otherwise)
 
@@ -362,18 +362,29 @@ def _on_memory(name: str, count: int, otherwise: Callable[..., Any]) -> Any:
                  for kind, x in pairs if not isinstance(kind, types.Array)]  # fmt: skip
         if not source:
             cgutils.memset(builder, to.data, builder.mul(to.itemsize, to.nitems), 0)
-        elif not words:
+        elif not words and contiguous(signature.args):
             cgutils.raw_memcpy(builder, to.data, source[0].data, to.nitems, to.itemsize)
+        elif not words:
+            dtype = signature.args[0].dtype
+            lengths = cgutils.unpack_tuple(builder, to.shape, signature.args[0].ndim)
+            with cgutils.loop_nest(builder, lengths, context.get_value_type(types.intp)) as indices:
+                places = [cgutils.get_item_pointer(context, builder, kind, x, indices)
+                          for kind, x in zip(signature.args, (to, *source), strict=True)]  # fmt: skip
+                value = context.unpack_value(builder, dtype, places[1])
+                context.pack_value(builder, dtype, value, places[0])
         else:
             start, first, size = words
             at = builder.gep(to.data, [start]), builder.gep(source[0].data, [first])
             cgutils.raw_memcpy(builder, *at, size, to.itemsize)
         return context.get_dummy_value()
 
+    def contiguous(arrays: Any) -> bool:
+        return all(a.layout in "CF" for a in arrays) and len({a.layout for a in arrays}) == 1
+
     def accepted(*args: Any) -> Any:
         arrays = [a for a in args if isinstance(a, types.Array)]
-        alike = len({(a.dtype, a.ndim, a.layout) if count < 5 else a.dtype for a in arrays}) == 1
-        if alike and all(a.layout in "CF" for a in arrays):
+        alike = len({(a.dtype, a.ndim) if count < 5 else a.dtype for a in arrays}) == 1
+        if alike and (count == 2 or all(a.layout in "CF" for a in arrays)):
             return types.none(*args), make
         return None
 
@@ -552,11 +563,11 @@ class CFunction(NamedTuple):
     machine: bytes
 
 
-def c_function(function: Callable[..., Any], signature: Any) -> CFunction:
-    """Return a function for C, compiled with all that it calls."""
+def c_function(function: Callable[..., Any], signature: Any, **options: Any) -> CFunction:
+    """Return a function for C, compiled by Numba with some options, with all that it calls."""
     import numba  # noqa: PLC0415 -- late, as above
 
-    made: Any = numba.cfunc(signature)(function)
+    made: Any = numba.cfunc(signature, **options)(function)
     externals: tuple[str, ...] = ()
     machine = b""
     if code_is_kept():

@@ -21,7 +21,7 @@ from fgrad.compat import self_test
 # ---- the layout of arrays and numbers ------------------------------------------------------------------
 
 # words of an array: of its rank and flags the lower half, of a number its value in the place of DATA
-TYPE, DATA, RANK, SHAPE, DTYPE, FLAGS = 1, 2, 3, 4, 7, 8
+TYPE, DATA, RANK, SHAPE, STRIDES, DTYPE, FLAGS = 1, 2, 3, 4, 5, 7, 8
 CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # of `ndarray.flags.num`
 
 _word = ctypes.c_size_t.from_address
@@ -65,6 +65,7 @@ def _is_laid_out(a: np.ndarray[Any, Any]) -> bool:
         and words[DATA] == a.ctypes.data
         and rank == a.ndim
         and tuple((ctypes.c_int64 * rank).from_address(words[SHAPE])) == a.shape
+        and tuple((ctypes.c_int64 * rank).from_address(words[STRIDES])) == a.strides
         and words[DTYPE] == id(a.dtype)
         and flags & known == a.flags.num & known
     )

@@ -70,7 +70,7 @@ class _CallingLLVM(Nested):
             llvmlite.unlock()
 
 
-_calling_llvm = _CallingLLVM()  # for those who make things, of which there is one thread at a time
+calling_llvm = _CallingLLVM()  # for those who make things, of which there is one thread at a time
 
 
 class Passes(NamedTuple):
@@ -103,7 +103,7 @@ class _Draft(NamedTuple):
     passes: Passes
 
 
-@_calling_llvm
+@calling_llvm
 def compiled(text: str, signature: str) -> Compiled:
     """Return the machine code of the function `kernel` in a text.
 
@@ -192,7 +192,7 @@ def _tried(draft: _Draft) -> bytes | BaseException:
         return error
 
 
-@_calling_llvm
+@calling_llvm
 def _drafted(text: str, signature: str) -> _Draft:
     symbol = f"fgrad_{store.digest(text)}"
     written = assembly(text, signature, symbol)
@@ -207,7 +207,7 @@ def _machine_code(draft: _Draft) -> bytes:
     return llvmlite.object_file(draft.machine, draft.module)
 
 
-@_calling_llvm
+@calling_llvm
 def _linked(draft: _Draft, machine: bytes) -> Compiled:
     names = [f.name for f in draft.module.functions if f.is_declaration]
     code = Code(draft.symbol, tuple([n for n in names if not n.startswith("llvm.")]), machine)
@@ -296,7 +296,7 @@ def _builder(slp: bool) -> Any:
     return binding.create_pass_builder(target_machine(), tuning)
 
 
-@_calling_llvm
+@calling_llvm
 def link(code: Code) -> tuple[int, Any]:
     """Return the address of a function given as machine code, and what keeps it alive; 0 if it is damaged."""
     _load_libraries()  # not only for externals: LLVM turns some instructions into calls
@@ -309,7 +309,7 @@ def link(code: Code) -> tuple[int, Any]:
         return 0, None
 
 
-@_calling_llvm
+@calling_llvm
 def linked(text: str, *objects: bytes) -> Any:
     """Return an engine with the functions of `text`, in LLVM's language, and of object files.
 
@@ -393,6 +393,6 @@ def _load_libraries() -> None:
 @locks.in_child
 def _wake_collector() -> None:
     """Let the collector run in a child process where another thread had stopped it for a moment."""
-    if any(collects for collects, _ in _calling_llvm.stays) and not cpython.is_owned(locks.making):
-        _calling_llvm.stays.clear()
+    if any(collects for collects, _ in calling_llvm.stays) and not cpython.is_owned(locks.making):
+        calling_llvm.stays.clear()
         gc.enable()
