@@ -612,3 +612,66 @@ def test_functions_may_use_mapped_values_of_their_closure(in_gradient):
         followed = lambda y: fg.jit(lambda x: fg.grad(lambda y: fg.vmap(example)(x, y).sum())(y))(x)
         with pytest.raises(fg.EscapedTensorError):  # never a derivative without the part of the closure
             followed(y)
+
+
+# ---- what the functions of a rule read from outside
+
+
+def scaled(x, y):
+    f = fg.custom_vjp(lambda v: v * y)
+    f.defvjp(lambda v: (v * y, y), lambda y, ct: (ct * y,))
+    return f(x)
+
+
+def pushed(x, y):
+    f = fg.custom_jvp(lambda v: v * y)
+    f.defjvp(lambda primals, tangents: (primals[0] * y, tangents[0] * y))
+    return f(x)
+
+
+V = np.array([1.0, -2.0, 3.0])
+FOLLOWED_FROM_OUTSIDE = {
+    "alone": lambda f, y: fg.grad(lambda y: f(V, y).sum())(y),
+    "by the outer one of two": lambda f, y: fg.grad(
+        lambda y: fg.value_and_grad(lambda x: f(x, y).sum())(V)[0]
+    )(y),
+    "mixed": lambda f, y: fg.grad(lambda y: fg.grad(lambda x: (f(x, y) ** 2).sum())(V).sum())(y),
+    "along": lambda f, y: fg.jvp(lambda y: fg.grad(lambda x: (f(x, y) ** 2).sum())(V).sum(), (y,), (1.0,))[1],
+    "of jvp": lambda f, y: fg.grad(lambda y: fg.jvp(lambda x: (f(x, y) ** 2).sum(), (V,), (V + 1,))[1])(y),
+    "in a vmap": lambda f, y: fg.vmap(lambda x: fg.grad(lambda y: f(x, y))(y))(V),
+    "in a vmap, by the outer one": lambda f, y: fg.vmap(
+        lambda x: fg.grad(lambda y: fg.value_and_grad(lambda x: f(x, y))(x)[0])(y)
+    )(V),
+    "of examples": lambda f, y: fg.vmap(fg.grad(lambda y, x: fg.grad(lambda x: f(x, y) ** 2)(x)))(y * V, V),
+    "mapped": lambda f, y: fg.grad(
+        lambda y: fg.vmap(fg.grad(lambda x: f(x, y) ** 2))(V).sum()
+    )(y),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("f", [scaled, pushed])
+@pytest.mark.parametrize("name", FOLLOWED_FROM_OUTSIDE)
+def test_what_another_tape_follows_outside_has_its_derivative(name, f):
+    derivative = FOLLOWED_FROM_OUTSIDE[name]
+    np.testing.assert_allclose(derivative(f, 3.0), derivative(lambda x, y: x * y, 3.0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("f", [scaled, pushed])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f: fg.grad(lambda y: f(V * y, y).sum())(3.0),
+        lambda f: fg.hessian(lambda y: f(V * y, y).sum())(3.0),
+        lambda f: fg.grad(lambda y: fg.vmap(lambda x: f(x * y, y))(V).sum())(3.0),
+        lambda f: fg.jit(fg.grad(lambda y: f(V * y, y).sum()))(3.0),
+        lambda f: fg.jit(fg.grad(lambda y, x: f(x, y).sum()))(3.0, V),
+        lambda f: fg.jit(lambda x: fg.grad(lambda y: f(x, y).sum())(3.0))(V),
+        lambda f: fg.jit(fg.vmap(lambda x: fg.grad(lambda y: f(x, y))(3.0)))(V),
+    ],
+)
+def test_what_the_same_tape_follows_outside_is_refused(call, f):
+    """A rule has no derivative of it, and its part must not be lost."""
+    with pytest.raises(TypeError, match="from outside, of which its rule gives no derivative"):
+        call(f)
+    still = lambda x, y: f(x, fg.stop_gradient(y))
+    np.testing.assert_allclose(call(still), call(lambda x, y: x * fg.stop_gradient(y)), rtol=1e-12)

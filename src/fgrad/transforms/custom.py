@@ -62,6 +62,8 @@ class Rule:
     is_open = (
         False  # whether recordings of linear functions see what primal does, and do not ask for the rule
     )
+    is_closed = False  # whether it gives no derivative of what its functions read from outside
+    above: tuple[Any, ...] = ()  # the tapes that see nothing of it while it is staged
     origin: weakref.ref[Batch] | None = None  # the trace whose examples a batched rule is applied to
     around: Batch | None = None  # that trace while it applies the rule, if nothing is differentiated
     followed: tuple[bool, ...] | None = (
@@ -106,32 +108,28 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
         args = [_kept(a) for a in args]
     outs: list[Tensor] | None = None
     under = below(tapes[-1].level) if tapes else state.traces
-    if tracers and not all(isinstance(t, Batch) for t in under):  # those never ask for the rule
+    # vmaps, and tapes that follow none of the arguments, never ask for the rule
+    if tracers and not all(isinstance(t, Batch) or (t.is_tape and t.level > floor) for t in under):
         # traces under the innermost tape see the operation; forward shows them only what the rule keeps
         trace: Any = next(b.trace for b in tracers if b.trace.level == floor)
         given = tuple(lowered(a, state, floor) for a in args)
-        below_box = rule.clone() if tapes else rule
-        if isinstance(trace, Batch):
-            below_box.origin = trace.origin
-            if not any(t.is_tape for t in state.traces):  # one may follow what is in the closure
-                below_box.around = trace
-        before, trace.muted = trace.muted, trace.muted or (trace.is_staged and bool(tapes))
-        try:
-            outs = [wrap(o) for o in trace.process(CUSTOM, given, {"rule": below_box})]
-        finally:
-            trace.muted, below_box.around = before, None
+        outs = _seen_below(rule.clone() if tapes else rule, trace, given, mute=bool(tapes))
         if not tapes:
             return outs
     if top is None:
         inner = [own_leaf(_as_tensor(a)) for a in args]
-        with _seen_by(state.traces, rule):
+        with _seen_by(state.traces, rule, rule.above):
             made = rule.primal(*inner)
         return [_free(o) if rule.hidden else _as_tensor(o) for o in made]
     inner = [own_leaf(_as_tensor(lowered(a, state, top))) for a in args]
     rule.followed = tuple([a.__class__ is Tensor and any(n.tape in tapes for n in a._nodes) for a in args])
-    with _seen_by(below(top), rule):
+    above = tuple([t for t in state.traces if t.is_tape and t.level >= top]) if rule.is_closed else ()
+    with _seen_by(below(top), rule, above):
         made = rule.forward(*inner)
-    outs = outs or [_free(o) for o in made]
+    _demand_no_more(made, above, rule)
+    if outs is None:
+        others = [t for t in under if t not in tapes] if rule.is_closed else ()
+        outs = [_free(o, others) for o in made]
     vjp_rule = _vjp_rule(rule, args)
     avals = [(o.shape, o.dtype) for o in outs]
     for tape in tapes:
@@ -147,10 +145,40 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
     return outs
 
 
-def _seen_by(traces: Sequence[Trace], rule: Rule) -> AbstractContextManager[None]:
+def _seen_below(rule: Rule, trace: Any, given: tuple[Any, ...], *, mute: bool) -> list[Tensor]:
+    """Return the outputs of `rule` as an operation that `trace` and those under it see."""
+    live = current().traces
+    if isinstance(trace, Batch):
+        rule.origin = trace.origin
+        if not any(t.is_tape for t in live):  # one may follow what is in the closure
+            rule.around = trace
+    above = rule.above
+    if rule.is_closed:
+        rule.above += tuple([t for t in live if t.is_tape and t.level > trace.level])
+    before, trace.muted = trace.muted, trace.muted or (trace.is_staged and mute)
+    try:
+        return [wrap(o) for o in trace.process(CUSTOM, given, {"rule": rule})]
+    finally:
+        trace.muted, rule.around, rule.above = before, None, above
+
+
+def _demand_no_more(outs: Sequence[Any], tapes: Sequence[Any], rule: Rule) -> None:
+    """Refuse outputs that come of values from outside which one of `tapes` follows: no rule is theirs."""
+    if tapes and any(
+        n.vjp is HIDDEN and n.tape in tapes for o in outs if o.__class__ is Tensor for n in o._nodes
+    ):
+        raise TypeError(
+            f"{rule.name} reads a Tensor that is being differentiated from outside, of which its rule gives "
+            "no derivative: pass it as an argument, or read fgrad.stop_gradient of it"
+        )
+
+
+def _seen_by(
+    traces: Sequence[Trace], rule: Rule, suspended: tuple[Any, ...] = ()
+) -> AbstractContextManager[None]:
     """Return the context of a rule's forward, from whose operations a hidden rule keeps every tape."""
     if not rule.hidden:
-        return running(traces)
+        return running(traces, suspended)
     return running([t for t in traces if not t.is_tape], tuple(t for t in traces if t.is_tape))
 
 
@@ -163,10 +191,12 @@ def _as_tensor(x: Any) -> Tensor:
     return x if x.__class__ is Tensor else wrap(as_array(x))
 
 
-def _free(x: Any) -> Tensor:
-    """Return a new handle on the value of an output, on no tape."""
+def _free(x: Any, others: Sequence[Any] = ()) -> Tensor:
+    """Return a new handle on the value of an output, on no tape but `others`, which follow no argument."""
     if x.__class__ is Tensor:
-        return wrap(x._value)
+        out = wrap(x._value)
+        out._nodes = tuple([n for n in x._nodes if n.tape in others]) if others else ()
+        return out
     return wrap(x) if x.__class__ is DeviceArray else Tensor(x)
 
 
@@ -231,6 +261,7 @@ class BatchedRule(Rule):
         self.mapped: tuple[bool, ...] = mapped
         self.size: int = size
         self.name: str = rule.name
+        self.is_closed, self.above = rule.is_closed, rule.above
         self.trace: Batch | None = None
 
     def clone(self) -> Self:
@@ -256,8 +287,10 @@ class BatchedRule(Rule):
             trace.origin, trace.name = origin.origin, origin.name
             trace.part, trace.full_size = origin.part, origin.full_size
         self.rule.followed = self.followed
-        with running((*current().traces, trace)):
+        with running((*current().traces, trace), current().suspended):
             outs = run(*(trace.tracer(v) if m else v for v, m in zip(values, self.mapped, strict=True)))
+        if self.is_closed:
+            _demand_no_more(outs, current().suspended, self)
         return [_as_tensor(trace.unbox(o)) for o in outs]
 
     def backward(self, *cts: Any) -> Sequence[Any]:
@@ -277,13 +310,20 @@ def _batch(mapped: tuple[bool, ...], *values: Any, rule: Rule) -> tuple[Any, ...
     return tuple(apply_rule(BatchedRule(rule, mapped, size), values))
 
 
+def _inline(*values: Any, rule: Rule) -> list[Any]:
+    with running(current().traces, rule.above):
+        outs = rule.primal(*values)
+    _demand_no_more(outs, rule.above, rule)
+    return outs
+
+
 CUSTOM = declare(
     "custom",
     run=lambda *values, rule: tuple(_as_tensor(o)._value for o in rule.primal(*map(_as_tensor, values))),
     vjp=flat,
     batch=_batch,
     many=True,
-    inline=lambda *values, rule: rule.primal(*values),
+    inline=_inline,
     stored="a derivative of your own is Python, and Python is not stored",
     apply=lambda *values, rule: apply_rule(rule.clone(), values),
     traits={NOT_FOLDED},
@@ -379,6 +419,8 @@ class _FunctionRule(Rule):
 
 class _TreeRule(Rule):
     """A rule on pytrees: `operation` with the static arguments of one call."""
+
+    is_closed = True
 
     def __init__(
         self, operation: Custom[..., Any], args: Sequence[Any], place: list[int], structures: list[Any]
@@ -616,7 +658,7 @@ def custom_vjp(fun: Callable[P, R], nondiff_argnums: int | Sequence[int] = ()) -
 
     Raises:
         TypeError: when differentiated, no rule is defined, or `bwd` returns no tuple with a cotangent for
-            each argument.
+            each argument, or `fwd` reads a Tensor that is being differentiated too and is no argument.
         ValueError: a cotangent has another shape than its argument.
 
     Derivative:
@@ -650,7 +692,8 @@ def custom_jvp(fun: Callable[P, R], nondiff_argnums: int | Sequence[int] = ()) -
 
     Raises:
         TypeError: when differentiated, no rule is defined, or the rule returns a tangent of another
-            structure, or one that is not linear in those of the arguments.
+            structure, or one that is not linear in those of the arguments, or `fun` reads a Tensor that is
+            being differentiated too and is no argument.
 
     Derivative:
         What `jvp(primals, tangents) -> (out, tangent)` returns, or the sum of what `defjvps(...)` says for

@@ -43,6 +43,8 @@ class _Custom:
 class _Application(Rule):
     """One call of such a function."""
 
+    is_closed = True
+
     def __init__(self, custom: Any, args: Sequence[Any], nondiff: set[int]) -> None:
         self.custom, self.args, self.nondiff, self.name = custom, args, nondiff, name_of(custom.fun)
         self.static = [args[i] for i in sorted(nondiff)]
