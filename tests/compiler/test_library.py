@@ -70,6 +70,25 @@ def test_small_matrices_times_many_are_loops_and_large_ones_are_blas():
     np.testing.assert_allclose(fg.jit(np.matmul)(turn, many), turn @ many, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("n", [3, 4, 8, 16])
+def test_products_over_many_short_axes_are_not_written_out(n):
+    """One of 16 x 16 x 16 by 16 x 16 has 65,536 terms: kernels would write out 256 of them for each turn."""
+    core, *sides = (RNG.standard_normal((n,) * k) for k in (3, 2, 2, 2))
+
+    def tucker(core, a, b, c):
+        return fg.numpy.tanh(fg.numpy.einsum("abc,ia,jb,kc->ijk", core, a, b, c)).sum()
+
+    f = fg.value_and_grad(tucker, argnums=(0, 1, 2, 3))
+    value, slopes = fg.jit(f)(core, *sides)
+    expected, others = f(core, *sides)
+    np.testing.assert_allclose(value, expected, rtol=1e-13)
+    for x, y in zip(slopes, others, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-12)
+    written = fg.jit(f).lower(core, *sides).source
+    assert written.count("# BLAS") == (0 if n == 3 else 9)
+    assert len(written.splitlines()) < 1500
+
+
 SHAPES = [
     ((3600, 32), (32, 33)),
     ((33, 3600), (3600, 32)),

@@ -18,6 +18,7 @@ from fgrad.core.aval import Shape
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import blas, native
 
+TEXT = 512, 128  # terms of a product that is written out, at most: of matrices, and of arrays of more axes
 FEW = 4  # elements along each axis of a matrix of turns and places, by which many vectors are multiplied
 # of products: how many terms OpenBLAS adds up in the calling thread, of matrices and of vectors; how many are
 # worth the threads of programs; of how many it makes more with its own than pieces would
@@ -45,7 +46,9 @@ def is_inline(equation: Equation) -> bool:
         return False
     own = [n for c, n in lengths.items() if not (c in a and c in b and c in out)]
     long = sum(n > SMALL for n in own)
-    return summed == 1 or not long or (long == 1 and all(n <= FEW or n == max(own) for n in own))
+    if summed == 1 or long:
+        return summed == 1 or (long == 1 and all(n <= FEW or n == max(own) for n in own))
+    return len(own) < len(lengths) or math.prod(own) <= TEXT[len(own) > 3]
 
 
 def arranged(a: str, b: str, out: str) -> tuple[str, str, str]:
