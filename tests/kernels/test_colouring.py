@@ -30,7 +30,7 @@ def test_columns_of_a_colour_share_no_row(shape, density):
     matrix = random_matrix(*shape, density)
     parts, n = sides(matrix), shape[1]
     lengths = np.diff(matrix.indptr)
-    meets = np.array([lengths[matrix[:, [j]].nonzero()[0]].sum() for j in range(n)], np.int64)
+    meets = np.array([(lengths[matrix[:, [j]].nonzero()[0]] - 1).sum() for j in range(n)], np.int64)
     orders = [np.arange(n), RNG.permutation(n)]
     orders += [colouring.ordered(*parts, meets, last=last) for last in (True, False)]
     for order in orders:
@@ -42,15 +42,17 @@ def test_columns_of_a_colour_share_no_row(shape, density):
         assert set(colour) == set(range(colour.max() + 1))
 
 
-def test_smallest_last_needs_two_colours_for_a_forest():
+@pytest.mark.parametrize("seed", range(20))
+def test_smallest_last_needs_two_colours_for_a_forest(seed):
     n = 40
     rows = np.arange(1, n)
+    parents = np.random.default_rng(seed).integers(0, rows)
     tree = sparse.csr_array(
-        (np.ones(2 * n - 2), (np.repeat(rows - 1, 2), np.stack([rows, RNG.integers(0, rows)], 1).ravel()))
+        (np.ones(2 * n - 2), (np.repeat(rows - 1, 2), np.stack([rows, parents], 1).ravel()))
     )
     tree.sort_indices()
     parts = sides(tree)
-    order = colouring.ordered(*parts, np.diff(parts[2]) * 2, last=True)
+    order = colouring.ordered(*parts, np.diff(parts[2]), last=True)
     assert colouring.columns_apart(*parts, order).max() == 1
 
 

@@ -357,7 +357,7 @@ def ordered(heads: Any, columns: Any, tails: Any, rows: Any, degree: Any, *, las
         columns: of the entries.
         tails: of the columns.
         rows: of the entries.
-        degree: how many columns each one meets in its rows, itself too.
+        degree: how many others each one meets in its rows.
         last: whether the one of the smallest degree among those that are left comes last, again and again;
             otherwise the one that meets most of those which came before is next.
     """

@@ -75,7 +75,7 @@ class _Sides:
             return
         heads, columns, tails, rows = self.parts
         meets = np.zeros(n, np.int64)
-        np.add.at(meets, columns, np.repeat(self.lengths, self.lengths))
+        np.add.at(meets, columns, np.repeat(self.lengths - 1, self.lengths))
         yield np.argsort(-meets, kind="stable")
         for last in (True, False):
             yield kernels.ordered(heads, columns, tails, rows, meets, last=last)
