@@ -141,7 +141,7 @@ class Reversal:
             ct, slope = self.simple(ct), polynomial.slope(node)
             self.back(polynomial.variable, slopes.product(ct, slope), is_complex)
             return
-        applied = slopes.atom_of(node)
+        applied = slopes.rule_of(node)
         if applied is None or not applied[0]:
             raise unknown(self.function, self.line, node)
         name, args = applied

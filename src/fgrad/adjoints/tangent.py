@@ -69,7 +69,7 @@ class Tangents:
                 return None
             zero = ast.Constant(0.0)
             return ast.IfExp(node.test, x or zero, y or zero)
-        applied = slopes.atom_of(node)
+        applied = slopes.rule_of(node)
         if applied is None:
             return None
         name, args = applied
