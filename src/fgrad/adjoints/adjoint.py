@@ -20,6 +20,7 @@ from fgrad.adjoints import emission, syntax
 from fgrad.adjoints.activity import active_names
 from fgrad.adjoints.indices import arranged
 from fgrad.adjoints.order import is_free, taken_once
+from fgrad.adjoints.overwriting import Bounds
 from fgrad.adjoints.recording import Recording, shapes_read
 from fgrad.adjoints.reversal import Reversal
 from fgrad.adjoints.snapshots import Snapshots
@@ -42,19 +43,21 @@ class Adjoint(Snapshots):
         floating = [n for n in function.outputs if syntax.is_floating(function.types[n])]
         self.given: list[str] = floating if given is None else list(given)
         active = active_names(function, wrt, self.given)
-        self.reversal = Reversal(function, active)
+        self.reversal: Reversal = Reversal(function, active)
         recording = Recording(self.reversal)
-        self.plan, self.bounds = recording.run(), recording.bounds
-        self.live, self.recording = self.plan.live, True  # of the sweep that is written
+        self.plan: Any = recording.run()
+        self.bounds: Bounds = recording.bounds
+        self.live: set[Any] = self.plan.live  # of the sweep that is written
+        self.recording: bool = True  # likewise
         self.cts: dict[str, str] = self.reversal.cts
-        self.kinds = function.types
+        self.kinds: dict[str, Any] = function.types
         self.shapes: set[str] = shapes_read(function)
         self.sums: Sums | None = None  # of the loop that is written
         outside = {*self.given, *(p.name for p in function.params)}
         scalars = [
             ct for n, ct in self.cts.items() if not syntax.is_array(self.kinds[n]) and n not in outside
         ]
-        self.zeros = Zeros(self.plan, function.body, scalars)
+        self.zeros: Zeros = Zeros(self.plan, function.body, scalars)
         self.lent: set[str] = {n for n in self.given if n not in self.wrt and self.is_lent(n)}
 
     def source(self, name: str, *, counts: bool = False, handed: bool = False) -> str:
@@ -66,12 +69,14 @@ class Adjoint(Snapshots):
             handed: whether it is given the arrays for cotangents, and only the stacks that it uses.
         """
         floats = {syntax.element(ty) for ty in self.kinds.values() if syntax.is_floating(ty)}
-        self.is_compiled = handed
-        self.counting, self.arranged = counts, handed and floats == {types.float64}
-        self.handed = [n for n in self.wrt if handed and syntax.is_array(self.kinds[n])]
+        self.is_compiled: bool = handed
+        self.counting: bool = counts
+        self.arranged: bool = handed and floats == {types.float64}
+        self.handed: list[str] = [n for n in self.wrt if handed and syntax.is_array(self.kinds[n])]
         out = emission.Text()
         params = [p.name for p in self.function.params]
-        given = self.given_names = [self.reversal.fresh(f"given_{k}") for k in range(len(self.given))]
+        self.given_names: list[str] = [self.reversal.fresh(f"given_{k}") for k in range(len(self.given))]
+        given = self.given_names
         stored = self.stored()
         for p in self.function.params:
             if p.name in stored:
@@ -93,7 +98,7 @@ class Adjoint(Snapshots):
             made = [line.split(" = ")[0].strip() for line in out.lines if _ALLOCATION.match(line)]
             results = [*self.most, " + ".join(["0", *[f"{n}.nbytes" for n in made]])]
         own = [r for n, r in zip(self.wrt, results, strict=True) if n in self.handed] if handed else []
-        self.stacks = "".join(k for k in STACKS if not handed or _uses(out.lines, k))
+        self.stacks: str = "".join(k for k in STACKS if not handed or _uses(out.lines, k))
         stacks = [f"s{k}" for k in self.stacks]
         results = [r for r in results if r not in own] + ([] if counts else stacks)
         out.add(f"return {emission.tuple_text(results)}")

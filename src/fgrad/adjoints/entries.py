@@ -65,12 +65,13 @@ class Entry:
 
     def __init__(self, program: Program, task: Task) -> None:
         text = _Text(program, task)
-        self.items, self.is_sum = text.items, text.is_sum
-        self.levels = len(task.masks)
-        self.fixed = [i for i, _ in program.fixed]
-        self.kernel = _kernel(text, f"<{program.function.name}: entry>")
+        self.items: list[Item] = text.items
+        self.is_sum: bool = text.is_sum
+        self.levels: int = len(task.masks)
+        self.fixed: list[int] = [i for i, _ in program.fixed]
+        self.kernel: native.Kernel = _kernel(text, f"<{program.function.name}: entry>")
         options = getattr(text.called, "targetoptions", {})
-        self.shared = not self.is_sum and not options.get("parallel")
+        self.shared: bool = not self.is_sum and not options.get("parallel")
 
     def numbers(
         self,

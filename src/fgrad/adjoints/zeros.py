@@ -19,7 +19,8 @@ class Zeros:
     """
 
     def __init__(self, plan: Plan, body: Sequence[Stmt], names: Collection[str]) -> None:
-        self.plan, self.names = plan, set(names)
+        self.plan: Plan = plan
+        self.names: set[str] = set(names)
         self.first: set[ast.stmt] = set()
         self.back(body, set(names), marks=True)
 

@@ -40,14 +40,14 @@ class Array:
 
     # -- what it is
 
-    shape = property(lambda self: self._tensor.shape)
-    dtype = property(lambda self: dtype_of(self._tensor, self.form))
-    weak_type = property(lambda self: self.form is True)  # whether the dtype gives way to another one
-    strong = property(lambda self: self.form is not True and self.form)  # the form of results not weak
-    ndim = property(lambda self: len(self.shape))
-    size = property(lambda self: math.prod(self.shape))
-    itemsize = property(lambda self: self.dtype.itemsize)
-    nbytes = property(lambda self: self.size * self.itemsize)
+    shape: Any = property(lambda self: self._tensor.shape)
+    dtype: Any = property(lambda self: dtype_of(self._tensor, self.form))
+    weak_type: Any = property(lambda self: self.form is True)  # whether the dtype gives way to another one
+    strong: Any = property(lambda self: self.form is not True and self.form)  # the form of results not weak
+    ndim: Any = property(lambda self: len(self.shape))
+    size: Any = property(lambda self: math.prod(self.shape))
+    itemsize: Any = property(lambda self: self.dtype.itemsize)
+    nbytes: Any = property(lambda self: self.size * self.itemsize)
 
     def __len__(self) -> int:
         if not self.shape:
