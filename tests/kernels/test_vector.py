@@ -10,7 +10,7 @@ from fgrad.compiler.elementwise import elementwise
 from fgrad.expr import special
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import apply, var
-from fgrad.kernels import checks, compilation, native, store, vector
+from fgrad.kernels import checks, compilation, functions, native, store, vector
 
 mp.mp.prec = 120
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"  # then a point takes as long as a thousand
@@ -267,6 +267,33 @@ def test_several_libm_fallbacks_fit_into_one_kernel():
     run = elementwise((X,), tuple(apply(name, X) for name in ("sin", "cos", "tan")))
     for y, f in zip(run(x), (np.sin, np.cos, np.tan), strict=True):
         np.testing.assert_allclose(y, f(x), rtol=1e-15)
+
+
+LINES = """
+IN, OUT = (types.Array(types.float64, 1, "C", readonly=one) for one in (True, False))
+DISTINCT = True
+
+
+@typed(types.void(IN, OUT))
+def kernel(x, out):
+    kept = np.empty(64, np.float64)
+    for k in range(64):
+        kept[k] = 2.0 * x[k]
+    a, b, c, d = libm_sin(x[0]), libm_sin(x[1]), libm_sin(x[2]), libm_sin(x[3])
+    out[0], out[1], out[2], out[3] = a + kept[0], b + kept[1], c + kept[2], d + kept[3]
+"""
+
+
+@pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
+def test_lines_without_a_loop_do_not_call_whole_vectors():
+    """LLVM calls those by the usual convention, which they have not: behind that nothing is defined."""
+    machine = compilation.target_machine()
+    lines = str(compilation.optimised(compilation.assembly(LINES, "function", "f"), machine))
+    body = lines[lines.index("@f(") : lines.index("\n}", lines.index("@f("))]
+    assert body.count("double @fgrad_libm_sin(double") == 4
+    x, out = 1e8 * np.arange(1.0, 65.0), np.zeros(4)
+    functions.compiled(LINES)(x, out)
+    np.testing.assert_allclose(out, np.sin(x[:4]) + 2 * x[:4], rtol=1e-15)
 
 
 def test_text_is_substituted_and_only_what_is_needed_is_defined():

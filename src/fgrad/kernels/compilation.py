@@ -89,7 +89,7 @@ class Passes(NamedTuple):
 def passes_for(written: str, *, thorough: bool = True) -> Passes:
     """Return the passes for a text in LLVM's language."""
     # they call vector functions by the usual convention, but those of `vector.libm` have one of their own
-    return Passes(thorough, " = alloca [" in written and "@fgrad_libm_" not in written)
+    return Passes(thorough, " = alloca [" in written and "fgrad_libm_" not in written)
 
 
 class _Draft(NamedTuple):
