@@ -11,6 +11,7 @@ from numba.extending import intrinsic
 
 from fgrad.kernels import instructions, native, source
 from fgrad.kernels.compilation import SIGNATURES
+from fgrad.kernels.vector import libm
 
 
 def compiled(text, signature="kernel"):
@@ -27,7 +28,8 @@ def names():
     """Return what kernels can call, for Numba."""
     helper = njit(error_model="numpy", fastmath={"contract"}, forceinline=True)
     found = {"np": np, "math": math, "types": types, "helper": helper}
-    return found | {name: known(made) for name, made in instructions.declared().items()}
+    declared = instructions.declared()
+    return found | {name: known(declared[name]) for name in declared.keys() - libm.FUNCTIONS.keys()}
 
 
 def numba_type(name):

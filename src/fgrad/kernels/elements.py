@@ -7,12 +7,14 @@ sizes and, where they are not contiguous, their strides in bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from fgrad.kernels import checks, scalars
-from fgrad.kernels.scalars import Number, UntranslatableError, constant, convert
+from fgrad.kernels import assembly, checks, scalars
+from fgrad.kernels.assembly import word
+from fgrad.kernels.scalars import Builder, Number, UntranslatableError, constant, convert
 
 LINE = 64  # bytes of the cache: a vector that lies in two lines takes twice the time
 _WORD, _BYTE = ir.IntType(64), ir.IntType(8)
@@ -44,7 +46,7 @@ class Array:
         self.strides: list[Any] = list(strides)
         self.scope: str = scope
 
-    def place(self, builder: Any, indices: Sequence[Number]) -> Any:
+    def place(self, builder: Builder, indices: Sequence[Number]) -> Any:
         """Return the pointer to an element; negative numbers count from the end, as in NumPy."""
         if len(indices) != len(self.sizes):
             raise UntranslatableError(f"{len(indices)} indices of {len(self.sizes)} axes")
@@ -62,39 +64,38 @@ class Array:
             pointer = builder.gep(pointer, [builder.mul(place, stride, flags=("nsw",))], inbounds=True)
         return builder.bitcast(pointer, self.pointer.type)
 
-    def load(self, builder: Any, indices: Sequence[Number]) -> Number:
+    def load(self, builder: Builder, indices: Sequence[Number]) -> Number:
         """Return an element."""
         value = builder.load(self.place(builder, indices))
-        builder.accesses.append((value, self.scope))
+        builder.access(self.scope)
         if self.dtype == "bool":
             return Number("bool", builder.trunc(value, scalars.BITS["bool"]))
         return Number(self.dtype, value)
 
-    def store(self, builder: Any, indices: Sequence[Number], x: Number) -> None:
+    def store(self, builder: Builder, indices: Sequence[Number], x: Number) -> None:
         """Write an element."""
         value = convert(builder, x, self.dtype).value
         if self.dtype == "bool":
             value = builder.zext(value, _BYTE)
-        builder.accesses.append((builder.store(value, self.place(builder, indices)), self.scope))
+        builder.store(value, self.place(builder, indices))
+        builder.access(self.scope)
 
 
 def unpacked(
-    builder: Any, kinds: Sequence[ArrayKind | str], slots: Any, args: Any, *, distinct: bool
+    builder: Builder, kinds: Sequence[ArrayKind | str], slots: Any, args: Any, *, distinct: bool
 ) -> Iterator[Array | Number]:
     """Yield the arguments of a kernel that are in its slots and numbers.
 
     If `distinct`, no array that is written to overlaps with another.
     """
-    slot = word = 0
+    slot, places = 0, count()
 
     def number() -> Any:
-        nonlocal word
-        word += 1
-        return builder.load(builder.gep(args, [_WORD(word - 1)]))
+        return builder.load(builder.gep(args, [word(next(places))]))
 
     for kind in kinds:
         if isinstance(kind, ArrayKind):
-            address = builder.load(builder.gep(slots, [_WORD(slot)]))
+            address = builder.load(builder.gep(slots, [word(slot)]))
             slot += 1
             sizes = [Number("int64", number()) for _ in range(kind.ndim)]
             strides = [] if kind.contiguous else [number() for _ in range(kind.ndim)]
@@ -107,39 +108,30 @@ def unpacked(
             yield convert(builder, Number("int64", number()), kind)
 
 
-def local(builder: Any, dtype: str, count: int) -> Array:
+def local(builder: Builder, dtype: str, length: int) -> Array:
     """Return an array of the function's own."""
     kind = _memory(dtype)
-    with builder.goto_entry_block():
-        room = builder.alloca(ir.ArrayType(kind, count))
-        room.align = LINE
-        pointer = builder.bitcast(room, kind.as_pointer())
-    scope = f"local {len(builder.accesses)} {room.name}"
-    return Array(dtype, pointer, [constant("int64", count)], scope=scope)
+    room = builder.reserve(ir.ArrayType(kind, length), LINE)
+    pointer = builder.bitcast(room, kind.as_pointer())
+    return Array(dtype, pointer, [constant("int64", length)], scope=f"local {room.text}")
 
 
-def tell_apart(builder: Any) -> None:
+def tell_apart(builder: Builder) -> None:
     """Tell LLVM which loads and stores have different memory, lest each loop compares addresses at its start.
 
     The form is that of `alias.scope` and `noalias` in the LLVM Language Reference: a domain, in it a scope
     for each array; every access is in one and not in the others.
     """
-    names = sorted({scope for _, scope in builder.accesses if scope})
+    names = sorted({scope for *_, scope in builder.accesses})
     if len(names) < 2:
         return
-    module = builder.module
-
-    def text(name: str) -> Any:
-        return ir.MetaDataString(module, name)
-
-    domain = module.add_metadata([text(f"arrays of {module.name}")])
-    scopes = {name: module.add_metadata([text(f"{name} of {module.name}"), domain]) for name in names}
-    own = {name: module.add_metadata([scope]) for name, scope in scopes.items()}
-    others = {name: module.add_metadata([s for n, s in scopes.items() if n != name]) for name in names}
-    for instruction, scope in builder.accesses:
-        if scope:
-            instruction.set_metadata("alias.scope", own[scope])
-            instruction.set_metadata("noalias", others[scope])
+    node, whole = builder.module.node, builder.module.name
+    domain = node(assembly.metadata(f"arrays of {whole}"))
+    scopes = {name: node(assembly.metadata(f"{name} of {whole}"), domain) for name in names}
+    own = {name: node(scope) for name, scope in scopes.items()}
+    others = {name: node(*[scopes[n] for n in names if n != name]) for name in names}
+    for lines, at, name in builder.accesses:
+        lines[at] += f", !alias.scope {own[name]}, !noalias {others[name]}"
 
 
 def _memory(dtype: str) -> Any:
@@ -147,12 +139,12 @@ def _memory(dtype: str) -> Any:
     return _BYTE if dtype == "bool" else scalars.type_of(dtype)
 
 
-def _counted(builder: Any, index: Number, size: Number) -> Any:
+def _counted(builder: Builder, index: Number, size: Number) -> Any:
     """Return an index that is not negative."""
     if not scalars.is_whole(index.kind) or index.kind == "bool":
         raise UntranslatableError(f"an index that is {index.kind}")
     value = convert(builder, index, "int64" if scalars.is_signed(index.kind) else "uint64").value
     if not scalars.is_signed(index.kind) or (index.literal is not None and index.literal >= 0):
         return value
-    negative = builder.icmp_signed("<", value, _WORD(0))
+    negative = builder.icmp_signed("<", value, word(0))
     return builder.select(negative, builder.add(value, size.value), value)

@@ -14,6 +14,7 @@ import numpy as np
 from llvmlite import ir
 
 from fgrad.kernels import checks, scalars, stacks
+from fgrad.kernels.assembly import constant, word
 from fgrad.kernels.elements import ArrayKind
 from fgrad.kernels.intrinsics import DTYPES, INTEGERS, LEAST
 from fgrad.kernels.microkernel import Tile
@@ -23,7 +24,8 @@ from fgrad.kernels.vector import libm
 Kinds = tuple[tuple[str, ...], str] | None
 
 _NAMES = {"boolean": "bool", "uintp": "uint64", "intp": "int64"}  # of Numba's types, where they are others
-_WORD, _BYTES = ir.IntType(64), ir.IntType(8).as_pointer()
+_BIT, _BYTE, _WORD = ir.IntType(1), ir.IntType(8), ir.IntType(64)
+_BYTES = _BYTE.as_pointer()
 _TABLES = ("int64*", "int64*")  # the slots, the numbers
 
 
@@ -32,7 +34,7 @@ class Intrinsic(NamedTuple):
 
     Attributes:
         kinds: given the kinds of the arguments, says which the parameters have, and the result.
-        emit: given a builder of llvmlite and the arguments, writes instructions and returns the result.
+        emit: given a builder (see `assembly`) and the arguments, writes instructions and returns the result.
     """
 
     kinds: Callable[..., Kinds]
@@ -121,18 +123,19 @@ class _Types:
 
 def _pointer(kind: str) -> Callable[..., Any]:
     """Return what gives the address of a buffer as a pointer to elements of `kind`."""
+    pointer = scalars.type_of(f"{kind}*")
 
     def at(builder: Any, slots: Any, args: Any, k: Any) -> Any:
         place = builder.load(_slot(builder, slots, builder.load(builder.gep(args, [k]))))
-        return builder.inttoptr(place, scalars.type_of(f"{kind}*"))
+        return builder.inttoptr(place, pointer)
 
     return at
 
 
-def _slot(builder: Any, slots: Any, k: Any, word: int = 0) -> Any:
+def _slot(builder: Any, slots: Any, k: Any, which: int = 0) -> Any:
     """Return the place of a word of a slot: of its address, or where each access is checked of its limits."""
     if checks.WORDS > 1:
-        k = builder.add(builder.mul(k, _WORD(checks.WORDS)), _WORD(word))
+        k = builder.add(builder.mul(k, word(checks.WORDS)), word(which))
     return builder.gep(slots, [k])
 
 
@@ -142,7 +145,7 @@ def limits(builder: Any, slots: Any, args: Any, k: Any) -> tuple[Any, Any]:
 
 
 def _limits(builder: Any, slots: Any, k: Any) -> tuple[Any, Any]:
-    first, end = (builder.load(_slot(builder, slots, k, word)) for word in (1, 2))
+    first, end = (builder.load(_slot(builder, slots, k, which)) for which in (1, 2))
     return first, end
 
 
@@ -151,7 +154,7 @@ def check(builder: Any, place: Any, count: Any, found: tuple[Any, Any], index: A
     start = builder.ptrtoint(place, _WORD)
     above = builder.icmp_unsigned(">=", start, found[0])
     below = builder.icmp_unsigned("<=", builder.add(start, count), found[1])
-    whole = builder.udiv(builder.sub(found[1], found[0]), _WORD(size))
+    whole = builder.udiv(builder.sub(found[1], found[0]), word(size))
     builder.require(builder.and_(above, below), index, whole)
 
 
@@ -180,15 +183,16 @@ def integer_at(builder: Any, slots: Any, args: Any, k: Any, kind: Any) -> Any:
     """Read an integer that is in a buffer, and make an int64 of it."""
     slot = builder.load(builder.gep(args, [k]))
     place = builder.load(_slot(builder, slots, slot))
-    _checked(builder, slots, slot, _WORD(1))
+    _checked(builder, slots, slot, word(1))
     end = builder.append_basic_block("end")
     choice = builder.switch(kind, end)
-    cases = [(ir.Constant(_WORD, 0), builder.block)]
+    cases = [(word(0), builder.block)]
     for number, name in enumerate(INTEGERS):
-        choice.add_case(number, builder.append_basic_block(name))
-        builder.position_at_end(builder.function.blocks[-1])
+        case = builder.append_basic_block(name)
+        choice.add_case(number, case)
+        builder.position_at_end(case)
         bits = 8 if name == "bool" else int(name.lstrip("uint"))
-        _checked(builder, slots, slot, _WORD(bits // 8))
+        _checked(builder, slots, slot, word(bits // 8))
         value = builder.load(builder.inttoptr(place, ir.IntType(bits).as_pointer()))
         extend = builder.sext if name.startswith("int") else builder.zext
         cases.append((value if bits == 64 else extend(value, _WORD), builder.block))
@@ -208,15 +212,15 @@ def move(builder: Any, slots: Any, k: Any, count: Any) -> None:
 
 def assign(builder: Any, slots: Any, target: Any, source: Any) -> None:
     """Copy an address from slot to slot."""
-    for word in range(checks.WORDS):
-        value = builder.load(_slot(builder, slots, source, word))
-        builder.store(value, _slot(builder, slots, target, word))
+    for which in range(checks.WORDS):
+        value = builder.load(_slot(builder, slots, source, which))
+        builder.store(value, _slot(builder, slots, target, which))
 
 
 def swap(builder: Any, slots: Any, a: Any, b: Any) -> None:
     """Exchange the addresses in two slots."""
-    for word in range(checks.WORDS):
-        places = [_slot(builder, slots, k, word) for k in (a, b)]
+    for which in range(checks.WORDS):
+        places = [_slot(builder, slots, k, which) for k in (a, b)]
         addresses = [builder.load(place) for place in places]
         for place, found in zip(places, reversed(addresses), strict=True):
             builder.store(found, place)
@@ -229,9 +233,9 @@ def part(builder: Any, pointer: Any, start: Any) -> Any:
 
 def clipped(builder: Any, number: Any, count: Any) -> Any:
     """Give the number in `range(count)` that is nearest."""
-    last = builder.sub(count, ir.Constant(count.type, 1))
+    last = builder.sub(count, constant(count.type, 1))
     number = builder.select(builder.icmp_signed("<", number, last), number, last)
-    none = ir.Constant(count.type, 0)
+    none = constant(count.type, 0)
     return builder.select(builder.icmp_signed(">", number, none), number, none)
 
 
@@ -240,32 +244,35 @@ def copy(builder: Any, slots: Any, target: Any, source: Any, count: Any) -> None
     for k in (target, source):
         _checked(builder, slots, k, count)
     places = [builder.inttoptr(builder.load(_slot(builder, slots, k)), _BYTES) for k in (target, source)]
-    there = builder.module.declare_intrinsic("llvm.memmove", [_BYTES, _BYTES, count.type])
-    builder.call(there, [*places, count, ir.Constant(ir.IntType(1), 0)])
+    kinds = [_BYTES, _BYTES, count.type]
+    signature = ir.FunctionType(ir.VoidType(), [*kinds, _BIT])
+    there = builder.module.declare_intrinsic("llvm.memmove", kinds, signature)
+    builder.call(there, [*places, count, constant(_BIT, 0)])
 
 
 def zero(builder: Any, slots: Any, target: Any, count: Any) -> None:
     """Fill a buffer with zeros."""
     _checked(builder, slots, target, count)
     place = builder.inttoptr(builder.load(_slot(builder, slots, target)), _BYTES)
-    fill = builder.module.declare_intrinsic("llvm.memset", [_BYTES, count.type])
-    builder.call(fill, [place, ir.Constant(ir.IntType(8), 0), count, ir.Constant(ir.IntType(1), 0)])
+    signature = ir.FunctionType(ir.VoidType(), [_BYTES, _BYTE, count.type, _BIT])
+    fill = builder.module.declare_intrinsic("llvm.memset", [_BYTES, count.type], signature)
+    builder.call(fill, [place, constant(_BYTE, 0), count, constant(_BIT, 0)])
 
 
 def push(builder: Any, slots: Any, target: Any, stack: Any, count: Any, grow: Any) -> Any:
     """Look for room at the end of a stack, and say whether there is memory for it."""
-    _checked(builder, slots, stack, _WORD(8 * stacks.WORDS))
+    _checked(builder, slots, stack, word(8 * stacks.WORDS))
     words = builder.inttoptr(builder.load(_slot(builder, slots, stack)), _WORD.as_pointer())
-    used, memory, there = (builder.gep(words, [ir.Constant(_WORD, i)]) for i in range(stacks.WORDS))
+    used, memory, there = (builder.gep(words, [word(i)]) for i in range(stacks.WORDS))
     start, size = builder.load(used), builder.load(there)
     end = builder.add(start, count)
     with builder.if_then(builder.icmp_signed(">", end, size), likely=False):
         wanted = end
-        for least in (builder.add(size, size), ir.Constant(_WORD, LEAST)):
+        for least in (builder.add(size, size), word(LEAST)):
             wanted = builder.select(builder.icmp_signed(">", least, wanted), least, wanted)
         resize = ir.FunctionType(_WORD, [_WORD, _WORD]).as_pointer()
         moved = builder.call(builder.inttoptr(grow, resize), [builder.load(memory), wanted])
-        with builder.if_then(builder.icmp_signed("!=", moved, ir.Constant(_WORD, 0))):
+        with builder.if_then(builder.icmp_signed("!=", moved, word(0))):
             builder.store(moved, memory)
             builder.store(wanted, there)
     fits = builder.icmp_signed("<=", end, builder.load(there))
@@ -278,9 +285,9 @@ def push(builder: Any, slots: Any, target: Any, stack: Any, count: Any, grow: An
 
 def follow(builder: Any, slots: Any, target: Any, stack: Any) -> None:
     """Copy the address of a stack to a slot."""
-    _checked(builder, slots, stack, _WORD(8 * stacks.WORDS))
+    _checked(builder, slots, stack, word(8 * stacks.WORDS))
     words = builder.inttoptr(builder.load(_slot(builder, slots, stack)), _WORD.as_pointer())
-    used, memory = (builder.load(builder.gep(words, [ir.Constant(_WORD, i)])) for i in range(2))
+    used, memory = (builder.load(builder.gep(words, [word(i)])) for i in range(2))
     builder.store(memory, _slot(builder, slots, target))
     _hold(builder, slots, target, memory, used)
 

@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 
-from fgrad.kernels import checks
+from fgrad.kernels import assembly, checks
+from fgrad.kernels.assembly import word
 from fgrad.kernels.elements import Array
-from fgrad.kernels.scalars import Number, UntranslatableError, convert
+from fgrad.kernels.scalars import Builder, Number, UntranslatableError, convert
 
 _WORD, _LANE = ir.IntType(64), ir.IntType(32)
+_FIRST = assembly.constant(_LANE, 0)
 _ARRAYS = [kind == "a" for kind in "anananaannn"]  # which of the arguments are arrays
 
 
@@ -33,59 +35,58 @@ class Tile(NamedTuple):
     lanes: int
     accumulate: bool
 
-    def emit(self, builder: Any, *given: Any) -> None:
+    def emit(self, builder: Builder, *given: Any) -> None:
         """Write the instructions."""
         if [isinstance(x, Array) for x in given] != _ARRAYS:
             raise UntranslatableError("a product of something else than arrays with places")
-        a, i, row, top, b, j, term, c, k, line, count = (
-            x if isinstance(x, Array) else convert(builder, x, "uint64").value for x in given
-        )
+        numbers: Any = [x if isinstance(x, Array) else convert(builder, x, "uint64").value for x in given]
+        a, i, row, top, b, j, term, c, k, line, count = numbers
         if a.dtype not in {"float32", "float64"} or {b.dtype, c.dtype} != {a.dtype}:
             raise UntranslatableError(f"a product of {a.dtype} and {b.dtype}")
         vector = ir.VectorType(a.pointer.type.pointee, self.lanes)
-        none, mask = ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(_LANE, self.lanes), None)
-        lines = [builder.add(i, _read(builder, row, builder.add(top, _WORD(r)))) for r in range(self.rows)]
+        none, mask = assembly.undefined(vector), assembly.constant(ir.VectorType(_LANE, self.lanes), None)
+        lines = [builder.add(i, _read(builder, row, builder.add(top, word(r)))) for r in range(self.rows)]
         out, sums = [], []
         for r in range(self.rows):
-            start = builder.add(k, builder.mul(line, _WORD(r)))
+            start = builder.add(k, builder.mul(line, word(r)))
             out += self._vectors(builder, c, start, vector)
         for place in out:
-            with builder.goto_entry_block():
-                sums.append(builder.alloca(vector))  # LLVM keeps it in registers
-            builder.store(_loaded(builder, c, place) if self.accumulate else vector(None), sums[-1])
+            sums.append(builder.reserve(vector))  # LLVM keeps it in registers
+            begin = _loaded(builder, c, place) if self.accumulate else assembly.constant(vector, None)
+            builder.store(begin, sums[-1])
 
         def add(t: Any) -> None:
             begin = builder.add(j, _read(builder, term, t))
             terms = [_loaded(builder, b, p) for p in self._vectors(builder, b, begin, vector)]
             for r, start in enumerate(lines):
-                one = builder.insert_element(none, _read(builder, a, builder.add(start, t)), _LANE(0))
+                one = builder.insert_element(none, _read(builder, a, builder.add(start, t)), _FIRST)
                 factor = builder.shuffle_vector(one, none, mask)
                 for total, y in zip(sums[self.vectors * r :], terms, strict=False):
-                    product = builder.fmul(factor, y, flags=["contract"])
-                    builder.store(builder.fadd(builder.load(total), product, flags=["contract"]), total)
+                    product = builder.fmul(factor, y, flags=("contract",))
+                    builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
 
         _repeat(builder, count, add)
         for total, place in zip(sums, out, strict=True):
-            stored = builder.store(builder.load(total), place, align=_size(c))
-            builder.accesses.append((stored, c.scope))
+            builder.store(builder.load(total), place, align=_size(c))
+            builder.access(c.scope)
 
-    def _vectors(self, builder: Any, x: Array, start: Any, vector: Any) -> list[Any]:
+    def _vectors(self, builder: Builder, x: Array, start: Any, vector: Any) -> list[Any]:
         """Return pointers to the vectors that begin at an element."""
         if checks.ON:
-            x.place(builder, [Number("uint64", builder.add(start, _WORD(self.vectors * self.lanes - 1)))])
+            x.place(builder, [Number("uint64", builder.add(start, word(self.vectors * self.lanes - 1)))])
         first = x.place(builder, [Number("uint64", start)])
-        places = (builder.gep(first, [_WORD(self.lanes * v)]) for v in range(self.vectors))
+        places = (builder.gep(first, [word(self.lanes * v)]) for v in range(self.vectors))
         return [builder.bitcast(p, vector.as_pointer()) for p in places]
 
 
-def _read(builder: Any, x: Array, index: Any) -> Any:
+def _read(builder: Builder, x: Array, index: Any) -> Any:
     return x.load(builder, [Number("uint64", index)]).value
 
 
-def _loaded(builder: Any, x: Array, place: Any) -> Any:
+def _loaded(builder: Builder, x: Array, place: Any) -> Any:
     """Return a vector of an array."""
     value = builder.load(place, align=_size(x))
-    builder.accesses.append((value, x.scope))
+    builder.access(x.scope)
     return value
 
 
@@ -93,17 +94,17 @@ def _size(x: Array) -> int:
     return np.dtype(x.dtype).itemsize
 
 
-def _repeat(builder: Any, count: Any, write: Any) -> None:
+def _repeat(builder: Builder, count: Any, write: Any) -> None:
     """Write a loop, whose body takes the number of the turn."""
     before = builder.block
     head, inside, end = (builder.append_basic_block() for _ in range(3))
     builder.branch(head)
     builder.position_at_end(head)
     turn = builder.phi(_WORD)
-    turn.add_incoming(_WORD(0), before)
+    turn.add_incoming(word(0), before)
     builder.cbranch(builder.icmp_unsigned("<", turn, count), inside, end)
     builder.position_at_end(inside)
     write(turn)
-    turn.add_incoming(builder.add(turn, _WORD(1), flags=("nuw",)), builder.block)
+    turn.add_incoming(builder.add(turn, word(1), flags=("nuw",)), builder.block)
     builder.branch(head)
     builder.position_at_end(end)

@@ -11,11 +11,12 @@ import ast
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from llvmlite import ir
 
-from fgrad.kernels import checks
+from fgrad.kernels import assembly, checks
 
 BITS: dict[str, ir.Type] = {
     "bool": ir.IntType(1),
@@ -27,12 +28,11 @@ BITS: dict[str, ir.Type] = {
 }
 
 
-class Builder(ir.IRBuilder):  # type: ignore[misc]
-    """Writes instructions.
+class Builder(assembly.Builder):
+    """Writes the instructions of a kernel.
 
     Attributes:
         floats: the flags of arithmetic of floats: contract, for fused multiply-add, or none.
-        accesses: the loads and stores of elements of arrays, with the name of the memory of each.
         differences: those of differences: a product that one side alone does not round makes them wrong.
         title: what to call the kernel.
         where: the text of what is being written.
@@ -42,28 +42,18 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
     differences: tuple[str, ...] = ()
     title = where = ""
 
-    def __init__(self, block: Any) -> None:
-        super().__init__(block)
-        self.accesses: list[tuple[Any, str]] = []
-
     def require(self, good: Any, index: Any, size: Any) -> None:
         """Leave the kernel where an access is outside of its buffer, and note which; see `checks`."""
         with self.if_then(self.not_(good), likely=False):
-            text = bytearray(f"{self.title}: {self.where}".encode() + b"\0")
-            kind = ir.ArrayType(ir.IntType(8), len(text))
-            said = ir.GlobalVariable(self.module, kind, self.module.get_unique_name("where"))
-            said.initializer, said.linkage, said.global_constant = ir.Constant(kind, text), "internal", True
-            note = self.module.globals.get(checks.SYMBOL)
-            if note is None:
-                word = ir.IntType(64)
-                types = [ir.IntType(8).as_pointer(), word, word]
-                note = ir.Function(self.module, ir.FunctionType(ir.VoidType(), types), checks.SYMBOL)
-            self.call(note, [self.bitcast(said, ir.IntType(8).as_pointer()), index, size])
+            text = self.module.string(f"{self.title}: {self.where}".encode() + b"\0")
+            word = ir.IntType(64)
+            note = self.module.declare(checks.SYMBOL, ir.FunctionType(ir.VoidType(), [text.type, word, word]))
+            self.call(note, [text, index, size])
             result = self.function.function_type.return_type
             if isinstance(result, ir.VoidType):
                 self.ret_void()
             else:
-                self.ret(ir.Constant(result, 0))
+                self.ret(assembly.constant(result, 0))
 
 
 class UntranslatableError(Exception):
@@ -72,15 +62,15 @@ class UntranslatableError(Exception):
 
 @dataclass(eq=False, repr=False, slots=True)
 class Number:
-    """A value that a kernel computes: its kind, llvmlite's value, and what stands in the text if it does.
+    """A value that a kernel computes: its kind, LLVM's value, and what stands in the text if it does.
 
     `limits` are where the memory of a pointer begins and ends, if that is known.
     """
 
     kind: str
-    value: Any
+    value: assembly.Value
     literal: Any = None
-    limits: tuple[Any, Any] | None = None
+    limits: tuple[assembly.Value, assembly.Value] | None = None
 
 
 def type_of(kind: str) -> Any:
@@ -90,7 +80,7 @@ def type_of(kind: str) -> Any:
 
 def constant(kind: str, number: Any) -> Number:
     """Return a number that is known."""
-    return Number(kind, ir.Constant(BITS[kind], float(number) if is_float(kind) else int(number)), number)
+    return Number(kind, assembly.constant(BITS[kind], number), number)
 
 
 def is_float(kind: str) -> bool:
@@ -108,6 +98,7 @@ def is_signed(kind: str) -> bool:
     return kind.startswith("int")
 
 
+@cache
 def unified(a: str, b: str) -> str:
     """Return the kind of what is one or the other."""
     if a == b:
@@ -125,7 +116,7 @@ def unified(a: str, b: str) -> str:
     raise UntranslatableError(f"something is {a} or {b}")
 
 
-def convert(builder: Any, x: Number, kind: str) -> Number:
+def convert(builder: Builder, x: Number, kind: str) -> Number:
     """Return a number as one of another kind, as C does."""
     if x.kind == kind:
         return x
@@ -154,34 +145,36 @@ def convert(builder: Any, x: Number, kind: str) -> Number:
     return Number(kind, value)
 
 
-def _truncated(builder: Any, x: Number, kind: str) -> ir.Value:
+def _truncated(builder: Builder, x: Number, kind: str) -> assembly.Value:
     """Return a float as an integer: by a signed one that is wide enough, so that -1 wraps as in C."""
     whole = ir.IntType(32 if _width(kind) < 32 or kind == "int32" else 64)
     value = builder.fptosi(x.value, whole)
     if kind == "uint64":
-        half = ir.Constant(x.value.type, 2.0**63)
-        above = builder.xor(builder.fptosi(builder.fsub(x.value, half), whole), ir.Constant(whole, 1 << 63))
+        half = assembly.constant(x.value.type, 2.0**63)
+        above = builder.xor(
+            builder.fptosi(builder.fsub(x.value, half), whole), assembly.constant(whole, 1 << 63)
+        )
         value = builder.select(builder.fcmp_ordered("<", x.value, half), value, above)
     return value if whole == BITS[kind] else builder.trunc(value, BITS[kind])
 
 
-def truth(builder: Any, x: Number) -> Number:
+def truth(builder: Builder, x: Number) -> Number:
     """Return whether a number is not zero."""
     if x.kind == "bool":
         return x
     if is_float(x.kind):
-        return Number("bool", builder.fcmp_unordered("!=", x.value, ir.Constant(x.value.type, 0.0)))
+        return Number("bool", builder.fcmp_unordered("!=", x.value, assembly.constant(x.value.type, 0.0)))
     if not is_whole(x.kind):
         raise UntranslatableError(f"the truth of {x.kind}")
-    return Number("bool", builder.icmp_unsigned("!=", x.value, ir.Constant(x.value.type, 0)))
+    return Number("bool", builder.icmp_unsigned("!=", x.value, assembly.constant(x.value.type, 0)))
 
 
-def invert(builder: Any, x: Number) -> Number:
+def invert(builder: Builder, x: Number) -> Number:
     """Return whether something is not so."""
     return Number("bool", builder.not_(truth(builder, x).value))
 
 
-def negate(builder: Any, x: Number) -> Number:
+def negate(builder: Builder, x: Number) -> Number:
     """Return `-x`."""
     if x.literal is not None and (is_float(x.kind) or x.kind == "int64"):
         return constant(x.kind, -x.literal)
@@ -191,7 +184,7 @@ def negate(builder: Any, x: Number) -> Number:
     return Number(x.kind, builder.neg(x.value))
 
 
-def complement(builder: Any, x: Number) -> Number:
+def complement(builder: Builder, x: Number) -> Number:
     """Return `~x`."""
     if x.kind == "bool":
         return invert(builder, x)
@@ -200,11 +193,11 @@ def complement(builder: Any, x: Number) -> Number:
 
 
 def binary(
-    builder: Any, operation: type[ast.operator], x: Number, y: Number, flags: tuple[str, ...] = ()
+    builder: Builder, operation: type[ast.operator], x: Number, y: Number, flags: tuple[str, ...] = ()
 ) -> Number:
     """Return the result of one of Python's operators; `flags` are of unsigned sums and products."""
     if operation in _BITWISE and x.kind == y.kind == "bool":
-        return Number("bool", getattr(builder, _BITWISE[operation])(x.value, y.value))
+        return Number("bool", _BITWISE[operation](builder, x.value, y.value))
     if operation in _SHIFTS:
         return _shifted(builder, operation, x, y)
     kind = _common(x.kind, y.kind)
@@ -219,18 +212,18 @@ def binary(
         rounds = builder.differences if operation is ast.Sub else builder.floats
         if rounds and operation in {ast.Add, ast.Sub}:
             _leave_one_product(x.value, y.value)
-        return Number(kind, getattr(builder, _FLOATS[operation])(x.value, y.value, flags=rounds))
+        return Number(kind, _FLOATS[operation](builder, x.value, y.value, rounds))
     if operation in {ast.Add, ast.Mult} and kind == "uint64":
-        return Number(kind, getattr(builder, _WHOLE[operation])(x.value, y.value, flags=flags))
+        return Number(kind, _WHOLE[operation](builder, x.value, y.value, flags))
     if operation in _WHOLE:
-        return Number(kind, getattr(builder, _WHOLE[operation])(x.value, y.value))
+        return Number(kind, _WHOLE[operation](builder, x.value, y.value))
     if operation in {ast.FloorDiv, ast.Mod}:
         quotient, rest = _divided(builder, x, y)
         return quotient if operation is ast.FloorDiv else rest
     raise UntranslatableError(f"{operation.__name__} of integers")
 
 
-def compare(builder: Any, operation: type[ast.cmpop], x: Number, y: Number) -> Number:
+def compare(builder: Builder, operation: type[ast.cmpop], x: Number, y: Number) -> Number:
     """Return the result of a comparison: with NaN only "not equal" holds."""
     if operation not in _COMPARISONS:
         raise UntranslatableError(operation.__name__)
@@ -242,7 +235,7 @@ def compare(builder: Any, operation: type[ast.cmpop], x: Number, y: Number) -> N
     return Number("bool", test(sign, convert(builder, x, kind).value, convert(builder, y, kind).value))
 
 
-def _compared(builder: Any, sign: str, x: Number, y: Number) -> Number:
+def _compared(builder: Builder, sign: str, x: Number, y: Number) -> Number:
     """Return the comparison of integers, also of one that has no sign with one that has."""
     if "uint64" not in {x.kind, y.kind} or x.kind == y.kind:
         kind = _common(x.kind, y.kind)
@@ -250,40 +243,40 @@ def _compared(builder: Any, sign: str, x: Number, y: Number) -> Number:
         return Number("bool", test(sign, *(convert(builder, n, kind).value for n in (x, y))))
     as_unsigned = builder.icmp_unsigned(sign, *(convert(builder, n, "uint64").value for n in (x, y)))
     signed, below = (y, {">", ">=", "!="}) if x.kind == "uint64" else (x, {"<", "<=", "!="})
-    negative = builder.icmp_signed("<", signed.value, ir.Constant(signed.value.type, 0))
-    certain = ir.Constant(BITS["bool"], sign in below)
+    negative = builder.icmp_signed("<", signed.value, assembly.constant(signed.value.type, 0))
+    certain = assembly.constant(BITS["bool"], sign in below)
     return Number("bool", builder.select(negative, certain, as_unsigned))
 
 
-def select(builder: Any, condition: Number, x: Number, y: Number) -> Number:
+def select(builder: Builder, condition: Number, x: Number, y: Number) -> Number:
     """Return `x` where a condition holds, else `y`."""
     kind = unified(x.kind, y.kind)
     x, y = convert(builder, x, kind), convert(builder, y, kind)
     return Number(kind, builder.select(truth(builder, condition).value, x.value, y.value))
 
 
-def smaller(builder: Any, x: Number, y: Number) -> Number:
+def smaller(builder: Builder, x: Number, y: Number) -> Number:
     """Return the smaller integer."""
     return _extreme(builder, ast.LtE, x, y)
 
 
-def larger(builder: Any, x: Number, y: Number) -> Number:
+def larger(builder: Builder, x: Number, y: Number) -> Number:
     """Return the larger integer."""
     return _extreme(builder, ast.GtE, x, y)
 
 
-def absolute(builder: Any, x: Number) -> Number:
+def absolute(builder: Builder, x: Number) -> Number:
     """Return the number without its sign."""
     if is_float(x.kind):
         return function(builder, "fabs", x)
     if not is_signed(x.kind):
         return _signed_in_full(builder, x)
-    zero = ir.Constant(x.value.type, 0)
+    zero = assembly.constant(x.value.type, 0)
     negative = builder.icmp_signed("<", x.value, zero)
     return Number(x.kind, builder.select(negative, builder.neg(x.value), x.value))
 
 
-def function(builder: Any, name: str, *given: Number) -> Number:
+def function(builder: Builder, name: str, *given: Number) -> Number:
     """Return the result of a function of `math`, of floats of one kind."""
     kind = given[0].kind if len({x.kind for x in given}) == 1 else _common(*(x.kind for x in given))
     if not is_float(kind):
@@ -298,17 +291,16 @@ def function(builder: Any, name: str, *given: Number) -> Number:
         return Number(kind, builder.call(made, values, fastmath=builder.floats))
     if name in _OF_THE_C_LIBRARY:
         symbol = f"{name}f" if kind == "float32" else name
-        made = builder.module.globals.get(symbol) or ir.Function(builder.module, signature, symbol)
-        return Number(kind, builder.call(made, values))
+        return Number(kind, builder.call(builder.module.declare(symbol, signature), values))
     raise UntranslatableError(f"math.{name}")
 
 
-def _signed_in_full(builder: Any, x: Number) -> Number:
+def _signed_in_full(builder: Builder, x: Number) -> Number:
     """Return an integer, which has 64 bits if it has a sign."""
     return _widened(builder, x) if is_signed(x.kind) or not is_whole(x.kind) or x.kind == "bool" else x
 
 
-def _widened(builder: Any, x: Number) -> Number:
+def _widened(builder: Builder, x: Number) -> Number:
     """Return an integer in 64 bits."""
     if not is_whole(x.kind) or x.kind == "bool":
         raise UntranslatableError(f"{x.kind} as an integer")
@@ -319,6 +311,7 @@ def _width(kind: str) -> int:
     return int(BITS[kind].width)
 
 
+@cache
 def _common(a: str, b: str) -> str:
     """Return the kind in which two numbers meet."""
     if is_float(a) or is_float(b):
@@ -342,13 +335,13 @@ def _common(a: str, b: str) -> str:
     return "int64"
 
 
-def _extreme(builder: Any, better: type[ast.cmpop], x: Number, y: Number) -> Number:
+def _extreme(builder: Builder, better: type[ast.cmpop], x: Number, y: Number) -> Number:
     if not (is_whole(x.kind) and is_whole(y.kind)):
         raise UntranslatableError(f"the smaller or larger of {x.kind} and {y.kind}")
     return select(builder, compare(builder, better, x, y), x, y)
 
 
-def _shifted(builder: Any, operation: type[ast.operator], x: Number, y: Number) -> Number:
+def _shifted(builder: Builder, operation: type[ast.operator], x: Number, y: Number) -> Number:
     wide = _widened(builder, x)
     kind, value, by = wide.kind, wide.value, convert(builder, _widened(builder, y), wide.kind).value
     if operation is ast.LShift:
@@ -356,15 +349,15 @@ def _shifted(builder: Any, operation: type[ast.operator], x: Number, y: Number) 
     return Number(kind, (builder.ashr if is_signed(kind) else builder.lshr)(value, by))
 
 
-def _divided(builder: Any, x: Number, y: Number) -> tuple[Number, Number]:
+def _divided(builder: Builder, x: Number, y: Number) -> tuple[Number, Number]:
     """Return quotient and rest, rounded down; dividing by zero gives zero, and nothing traps."""
-    kind, zero, one = x.kind, ir.Constant(x.value.type, 0), ir.Constant(x.value.type, 1)
+    kind, zero, one = x.kind, assembly.constant(x.value.type, 0), assembly.constant(x.value.type, 1)
     nothing = builder.icmp_unsigned("==", y.value, zero)
     if not is_signed(kind):
         by = builder.select(nothing, one, y.value)
         quotient, rest = builder.udiv(x.value, by), builder.urem(x.value, by)
     else:
-        minus = builder.icmp_signed("==", y.value, ir.Constant(x.value.type, -1))
+        minus = builder.icmp_signed("==", y.value, assembly.constant(x.value.type, -1))
         by = builder.select(builder.or_(nothing, minus), one, y.value)
         quotient = builder.sdiv(x.value, by)
         rest = builder.sub(x.value, builder.mul(quotient, by))
@@ -373,28 +366,23 @@ def _divided(builder: Any, x: Number, y: Number) -> tuple[Number, Number]:
         quotient = builder.select(below, builder.sub(quotient, one), quotient)
         rest = builder.select(below, builder.add(rest, by), rest)
         quotient = builder.select(minus, builder.neg(x.value), quotient)
-    values = (builder.select(nothing, zero, value) for value in (quotient, rest))
-    quotient, rest = (Number(kind, value) for value in values)
-    return quotient, rest
+    quotient, rest = builder.select(nothing, zero, quotient), builder.select(nothing, zero, rest)
+    return Number(kind, quotient), Number(kind, rest)
 
 
-def _leave_one_product(x: Any, y: Any) -> None:
+def _leave_one_product(x: assembly.Value, y: assembly.Value) -> None:
     """Of two products that are added, let the first one alone be fused with the sum.
 
     LLVM would fuse either, and not the same one in vectors as in what is left of a loop behind them, so that
     bits would depend on where threads cut it.
     """
-    if _is_product(x) and _is_product(y) and x is not y:
-        y.flags = tuple(f for f in y.flags if f != "contract")
+    if isinstance(x, assembly.Product) and isinstance(y, assembly.Product) and x is not y:
+        y.round()
 
 
-def _is_product(x: Any) -> bool:
-    return isinstance(x, ir.Instruction) and x.opname == "fmul"
-
-
-def _remainder(builder: Any, x: Number, y: Number) -> Number:
+def _remainder(builder: Builder, x: Number, y: Number) -> Number:
     """Return the rest of a division of floats, which has the sign of `y`."""
-    zero = ir.Constant(x.value.type, 0.0)
+    zero = assembly.constant(x.value.type, 0.0)
     rest = builder.frem(x.value, y.value)
     differ = builder.xor(builder.fcmp_ordered("<", y.value, zero), builder.fcmp_ordered("<", rest, zero))
     moved = builder.select(differ, builder.fadd(rest, y.value), rest)
@@ -402,16 +390,9 @@ def _remainder(builder: Any, x: Number, y: Number) -> Number:
     return Number(x.kind, builder.select(builder.fcmp_unordered("!=", rest, zero), moved, nothing))
 
 
-_WHOLE = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.BitAnd: "and_",
-    ast.BitOr: "or_",
-    ast.BitXor: "xor",
-}
-_BITWISE = {ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor"}
-_FLOATS = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
+_BITWISE = {ast.BitAnd: Builder.and_, ast.BitOr: Builder.or_, ast.BitXor: Builder.xor}
+_WHOLE = {ast.Add: Builder.add, ast.Sub: Builder.sub, ast.Mult: Builder.mul, **_BITWISE}
+_FLOATS = {ast.Add: Builder.fadd, ast.Sub: Builder.fsub, ast.Mult: Builder.fmul, ast.Div: Builder.fdiv}
 _SHIFTS = {ast.LShift, ast.RShift}
 _COMPARISONS = {
     ast.Lt: "<",
@@ -429,17 +410,20 @@ _OF_THE_C_LIBRARY = {
 }
 
 
-def _is_finite(builder: Any, x: Any) -> Any:
-    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type]), [x])
-    return builder.fcmp_ordered("<", size, ir.Constant(x.type, math.inf))
+def _is_finite(builder: Builder, x: assembly.Value) -> assembly.Value:
+    return builder.fcmp_ordered("<", _size(builder, x), assembly.constant(x.type, math.inf))
 
 
-def _is_infinite(builder: Any, x: Any) -> Any:
-    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type]), [x])
-    return builder.fcmp_ordered("==", size, ir.Constant(x.type, math.inf))
+def _is_infinite(builder: Builder, x: assembly.Value) -> assembly.Value:
+    return builder.fcmp_ordered("==", _size(builder, x), assembly.constant(x.type, math.inf))
 
 
-_TESTS: dict[str, Callable[..., Any]] = {
+def _size(builder: Builder, x: assembly.Value) -> assembly.Value:
+    signature = ir.FunctionType(x.type, [x.type])
+    return builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], signature), [x])
+
+
+_TESTS: dict[str, Callable[[Builder, assembly.Value], assembly.Value]] = {
     "isnan": lambda builder, x: builder.fcmp_unordered("uno", x, x),
     "isfinite": _is_finite,
     "isinf": _is_infinite,

@@ -20,7 +20,8 @@ import numpy as np
 from llvmlite import ir
 
 from fgrad import config
-from fgrad.kernels import checks, elements, instructions, scalars
+from fgrad.kernels import assembly, checks, elements, instructions, scalars
+from fgrad.kernels.assembly import word
 from fgrad.kernels.elements import Array
 from fgrad.kernels.instructions import Intrinsic
 from fgrad.kernels.microkernel import Tile
@@ -37,7 +38,7 @@ def translated(
     symbol: str,
     params: tuple[str, ...],
     result: str,
-) -> ir.Module:
+) -> assembly.Module:
     """Return the function `kernel` of a text as a module that LLVM can compile.
 
     Args:
@@ -50,12 +51,12 @@ def translated(
     Raises:
         UntranslatableError: something in the text is not known here.
     """
-    code = ir.Module(symbol)
+    code = assembly.Module(symbol)
     kinds = [scalars.type_of(p) for p in params]
     returns = ir.VoidType() if result == "void" else scalars.type_of(result)
-    function = ir.Function(code, ir.FunctionType(returns, kinds), symbol)
-    builder = scalars.Builder(function.append_basic_block("entry"))
-    body = builder.append_basic_block("body")
+    function = code.add(assembly.Function(symbol, ir.FunctionType(returns, kinds)))
+    builder = scalars.Builder(code, function)
+    entry, body = builder.block, builder.append_basic_block()
     writer = _Writer(builder, functions, vars(module))
     builder.title = f"kernel {symbol[:14]}({', '.join(a.arg for a in functions['kernel'].args.args)})"
     builder.position_at_end(body)
@@ -78,7 +79,7 @@ def translated(
         builder.ret(convert(builder, value, result).value)
     else:
         raise UntranslatableError("a kernel without result")
-    builder.position_at_end(function.entry_basic_block)
+    builder.position_at_end(entry)
     builder.branch(body)
     elements.tell_apart(builder)
     return code
@@ -103,8 +104,11 @@ class _Writer:
     are read.
     """
 
-    def __init__(self, builder: Any, functions: Mapping[str, ast.FunctionDef], names: Any) -> None:
+    def __init__(
+        self, builder: scalars.Builder, functions: Mapping[str, ast.FunctionDef], names: Any
+    ) -> None:
         self.builder, self.functions, self.names = builder, functions, names
+        self.known: dict[str, Number] = {}  # what names mean outside of functions, as far as it was asked
         self.kinds: dict[str, str] = {}  # of the variables of the function that is being written
         self.arrays: dict[str, Array] = {}  # its variables that are arrays, always the same
         self.places: dict[tuple[str, str], Any] = {}  # of a variable as it has one kind
@@ -210,7 +214,7 @@ class _Writer:
         first = start[0] if start else constant(stop.kind, 0)
         kind = "uint64" if "uint64" in {first.kind, stop.kind} else "int64"
         name = node.target.id
-        hint = None
+        hint = ""
         if written_out and not _decides(name, node.body):
             hint = _written_out(builder.module, known=known)
         elif written_out and known:
@@ -220,7 +224,7 @@ class _Writer:
                 self._statements(node.body)
             return
         first, stop = convert(builder, first, kind), convert(builder, stop, kind)
-        place = self._reserve(first.value.type)
+        place = builder.reserve(first.value.type)
 
         def proceed() -> Any:
             test = builder.icmp_signed if kind == "int64" else builder.icmp_unsigned
@@ -231,9 +235,7 @@ class _Writer:
             self._assign(name, Number(kind, count))
             self._statements(node.body)
             if not builder.block.is_terminated:
-                step = builder.add(
-                    count, ir.Constant(count.type, 1), flags=("nsw" if kind == "int64" else "nuw",)
-                )
+                step = builder.add(count, word(1), flags=("nsw" if kind == "int64" else "nuw",))
                 builder.store(step, place)
 
         builder.store(first.value, place)
@@ -247,17 +249,16 @@ class _Writer:
             lambda: self._statements(node.body),
         )
 
-    def _loop(self, proceed: Callable[[], Any], body: Callable[[], None], hint: Any = None) -> None:
+    def _loop(self, proceed: Callable[[], Any], body: Callable[[], None], hint: str = "") -> None:
         """Write a loop; where it changes the kind of a variable, once more with the kind that serves all.
 
         Args:
             proceed: writes whether there is another turn.
             body: writes a turn.
-            hint: what LLVM is told of the loop, as metadata.
+            hint: what LLVM is told of the loop.
         """
         builder = self.builder
-        function, start = builder.function, builder.block
-        length, blocks = len(start.instructions), len(function.blocks)
+        mark = builder.mark()
         while True:
             before = dict(self.kinds)
             head, inside, end = (builder.append_basic_block() for _ in range(3))
@@ -270,17 +271,13 @@ class _Writer:
             self.loops.pop()
             after = self.kinds
             if not builder.block.is_terminated:
-                back = builder.branch(head)
-                if hint:
-                    back.set_metadata("llvm.loop", hint)
+                builder.branch(head, hint)
             wanted = _agreed([before, {name: after[name] for name in before}])
             if wanted == before == {name: after[name] for name in before}:
                 break
-            del function.blocks[blocks:], start.instructions[length:]
-            start.terminator = None
-            builder.position_at_end(start)
+            builder.rewind(mark)
             self._become(before, wanted)
-            length = len(start.instructions)
+            mark = builder.mark()
             self.kinds = wanted
         builder.position_at_end(end)
 
@@ -318,11 +315,10 @@ class _Writer:
             return
         place = self.places.get((name, value.kind))
         if place is None:
-            place = self.places[name, value.kind] = self._reserve(value.value.type)
+            place = self.places[name, value.kind] = self.builder.reserve(value.value.type)
         self.builder.store(value.value, place)
         self.kinds[name] = value.kind
         if checks.ON and value.kind[-1] == "*":
-            word = scalars.BITS["uint64"]
             for which, limit in enumerate(value.limits or (word(0), word(2**64 - 1))):
                 self._assign(f"{name} {which}", Number("uint64", limit))
 
@@ -335,10 +331,6 @@ class _Writer:
             first, end = (self._variable(f"{name} {which}").value for which in range(2))
             value.limits = first, end
         return value
-
-    def _reserve(self, kind: Any) -> Any:
-        with self.builder.goto_entry_block():
-            return self.builder.alloca(kind)
 
     def _become(self, kinds: dict[str, str], wanted: dict[str, str]) -> None:
         """Convert variables from some kinds to others."""
@@ -354,8 +346,7 @@ class _Writer:
         not but in a difference that is below zero on the way.
         """
         array, outer = self._value(node.value), self.flags
-        wraps = checks.ON or any(isinstance(x, ast.Sub) for x in ast.walk(node.slice))
-        self.flags = () if wraps else ("nuw", "nsw")
+        self.flags = () if checks.ON or _takes_away(node.slice) else ("nuw", "nsw")
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         indices, self.flags = [self._number(x) for x in parts], outer
         self._note(node)
@@ -381,7 +372,7 @@ class _Writer:
         return value
 
     def _value(self, node: ast.expr) -> Any:
-        write = _EXPRESSIONS.get(type(node))
+        write = _EXPRESSIONS.get(node.__class__)
         if write is None:
             raise UntranslatableError(type(node).__name__)
         return write(self, node)
@@ -390,11 +381,15 @@ class _Writer:
         return _known(node.value)
 
     def _name(self, node: ast.Name) -> Any:
-        if node.id in self.arrays:
-            return self.arrays[node.id]
-        if node.id in self.kinds:
-            return self._variable(node.id)
-        return _known(self._global(node))
+        name = node.id
+        if name in self.kinds:
+            return self._variable(name)
+        if name in self.arrays:
+            return self.arrays[name]
+        found = self.known.get(name)
+        if found is None:
+            found = self.known[name] = _known(self._global(node))
+        return found
 
     def _global(self, node: ast.expr) -> Any:
         """Return what a name means outside of functions."""
@@ -462,10 +457,10 @@ class _Writer:
         condition = scalars.truth(builder, test)
         if cheap:
             return self._selected(condition, yes(), no())
-        blocks = [builder.append_basic_block() for _ in range(3)]
-        builder.cbranch(condition.value, *blocks[:2])
+        left, right, end = (builder.append_basic_block() for _ in range(3))
+        builder.cbranch(condition.value, left, right)
         ends = []
-        for block, value in zip(blocks, (yes, no), strict=False):
+        for block, value in ((left, yes), (right, no)):
             builder.position_at_end(block)
             result = value()
             ends.append((builder.block, result if isinstance(result, tuple) else (result,)))
@@ -476,8 +471,8 @@ class _Writer:
         for block, values in ends:
             builder.position_at_end(block)
             incoming.append([convert(builder, x, k).value for x, k in zip(values, kinds, strict=True)])
-            builder.branch(blocks[2])
-        builder.position_at_end(blocks[2])
+            builder.branch(end)
+        builder.position_at_end(end)
         results = []
         for kind, *pair in zip(kinds, *incoming, strict=True):
             phi = builder.phi(pair[0].type)
@@ -591,7 +586,7 @@ class _Pointed(Array):
         index = convert(builder, index, "int64" if scalars.is_signed(index.kind) else "uint64")
         if checks.ON and self.limits:
             place, size = builder.gep(self.pointer, [index.value]), np.dtype(self.dtype).itemsize
-            instructions.check(builder, place, scalars.BITS["uint64"](size), self.limits, index.value, size)
+            instructions.check(builder, place, word(size), self.limits, index.value, size)
         return builder.gep(self.pointer, [index.value], inbounds=True)
 
     def load(self, builder: Any, indices: Sequence[Number]) -> Number:
@@ -607,19 +602,10 @@ def _steady(function: ast.FunctionDef) -> frozenset[str]:
 
     def note(expression: ast.AST, inside: tuple[int, ...]) -> None:
         """Note the names in an expression; `inside` numbers the bodies around it."""
-        todo = [expression]
-        while todo:
-            node = todo.pop()
+        for node in _parts(expression):
             if node.__class__ is ast.Name:
                 found = loads if node.ctx.__class__ is ast.Load else stores
                 found.setdefault(node.id, []).append(inside)
-                continue
-            for field in node._fields:
-                value = getattr(node, field)
-                if value.__class__ is list:
-                    todo += value
-                elif isinstance(value, ast.AST):
-                    todo.append(value)
 
     def visit(body: Sequence[ast.stmt], inside: tuple[int, ...]) -> None:
         for node in body:
@@ -682,18 +668,17 @@ def _of_both(branches: Sequence[Mapping[str, str]], name: str) -> str | None:
         return None
 
 
-def _written_out(module: ir.Module, *, known: bool) -> Any:
+def _written_out(module: assembly.Module, *, known: bool) -> str:
     """Return what tells LLVM to write the turns of a loop one after another: all if their number is known."""
-    wanted = ["llvm.loop.unroll.full"] if known else ["llvm.loop.unroll.count", scalars.BITS["int32"](_TURNS)]
-    node = module.add_metadata([f"loop {len(module.metadata)}"])
-    node.operands = node, module.add_metadata(wanted)  # itself: one of its own
-    return node
+    wanted = ["full"] if known else ["count", f"i32 {_TURNS}"]
+    turns = module.node(assembly.metadata(f"llvm.loop.unroll.{wanted[0]}"), *wanted[1:])
+    return f", !llvm.loop {module.node(turns, own=True)}"
 
 
 def _decides(name: str, body: Sequence[ast.stmt]) -> bool:
     """Return whether an expression in a loop asks for the counter of its turn."""
-    tests = [n.test for s in body for n in ast.walk(s) if isinstance(n, ast.IfExp)]
-    return any(isinstance(n, ast.Name) and n.id == name for test in tests for n in ast.walk(test))
+    tests = [n.test for n in _parts(*body) if n.__class__ is ast.IfExp]
+    return any(n.__class__ is ast.Name and n.id == name for n in _parts(*tests))
 
 
 def _is_range(node: ast.expr) -> bool:
@@ -708,15 +693,37 @@ def _is_range(node: ast.expr) -> bool:
 
 def _is_cheap(node: ast.expr) -> bool:
     """Return whether something may be computed where nobody needs it."""
-    return all(
-        not isinstance(x, (ast.Subscript, ast.Call, ast.IfExp, ast.FloorDiv, ast.Mod, ast.Div))
-        or (isinstance(x, ast.Call) and _is_number(x))
-        for x in ast.walk(node)
-    )
+    return all(n.__class__ not in _DEAR or (n.__class__ is ast.Call and _is_number(n)) for n in _parts(node))
 
 
-def _is_number(node: ast.Call) -> bool:
+def _is_number(node: Any) -> bool:
     return len(node.args) == 1 and isinstance(node.args[0], (ast.Attribute, ast.Constant, ast.UnaryOp))
+
+
+def _takes_away(node: ast.expr) -> bool:
+    """Return whether there is a difference in an expression."""
+    return any(n.__class__ is ast.Sub for n in _parts(node))
+
+
+def _parts(*nodes: ast.AST) -> list[Any]:
+    """Return some nodes and all that is in them, in no order; `ast.walk` takes several times as long."""
+    found, todo = [], [*nodes]
+    while todo:
+        node = todo.pop()
+        found.append(node)
+        if node.__class__ in _LEAVES:
+            continue
+        for field in node._fields:
+            value = getattr(node, field)
+            if value.__class__ is list:
+                todo += value
+            elif isinstance(value, ast.AST):
+                todo.append(value)
+    return found
+
+
+_DEAR = {ast.Subscript, ast.Call, ast.IfExp, ast.FloorDiv, ast.Mod, ast.Div}
+_LEAVES = {ast.Name, ast.Constant}
 
 
 _FUNCTIONS: dict[Any, Callable[..., Number]] = {
