@@ -50,7 +50,7 @@ INSTRUCTIONS = {
     "bits": lambda b, g: b.bitcast(g["u"], WORD),
     "pointers": lambda b, g: b.inttoptr(b.ptrtoint(g["p"], WORD), POINTER),
     "load": lambda b, g: b.load(g["p"]),
-    "load aligned": lambda b, g: b.load(g["q"], align=4),
+    "load aligned": lambda b, g: b.load(g["q"], align=2),
     "gep": lambda b, g: b.gep(g["p"], [g["x"]]),
     "gep inbounds": lambda b, g: b.gep(g["q"], [g["y"]], inbounds=True),
     "store": lambda b, g: b.store(g["u"], g["p"]) and None,
