@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from tests.ops.test_primitives import DOMAINS
 
 import fgrad as fg
 from fgrad.compiler.elementwise import Elementwise, Pairs
@@ -38,6 +39,41 @@ def test_other_slopes_are_those_of_numpy():
     np.testing.assert_array_equal(slope(x), np.cos(x))
     x = RNG.standard_normal(LARGE)
     np.testing.assert_array_equal(slope(x.astype("f")), np.cos(x.astype("f")))
+
+
+@pytest.mark.parametrize("name", sorted(name for name in DOMAINS if PRIMITIVES[name].vjp is not None))
+def test_slopes_at_numbers_are_those_of_arrays(name):
+    primitive, arity = PRIMITIVES[name], len(DOMAINS[name])
+    cts = [1.0, 0.0, -2.5, np.inf]
+    at = [0.5, -0.5, 1.5, 0.0, -0.0, np.inf, np.nan, 1e-310, 1e300, 1.0]
+    ct, *xs = (x.ravel() for x in np.meshgrid(cts, *[at] * arity, indexing="ij"))
+    with np.errstate(all="ignore"):
+        kept = (primitive.run(*xs), *xs)
+    for pattern in [(True,)] if arity == 1 else [(True, True), (True, False), (False, True)]:
+        vjp = primitive.vjp(pattern)
+        if vjp is None or vjp.params or vjp.avals:
+            continue
+        saved = [kept[k] for k in vjp.keep]
+        with np.errstate(all="ignore"):
+            whole = vjp.raw(ct, *saved)
+            parts = [vjp.raw(ct[i], *[x[i] for x in saved]) for i in range(ct.size)]
+        for of_arrays, of_numbers in zip(whole, zip(*parts, strict=True), strict=True):
+            if of_arrays is not None:
+                np.testing.assert_allclose(np.array(of_numbers), of_arrays, rtol=1e-15)
+                signed = ~np.isnan(of_arrays)
+                np.testing.assert_array_equal(np.signbit(of_numbers)[signed], np.signbit(of_arrays)[signed])
+
+
+def test_steps_back_at_numbers_look_for_no_loops(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("a loop was looked for")
+
+    def f(x):
+        return np.tanh(np.sin(x) * x) / (1.0 + np.exp(-x)) + fg.scipy.special.gammainc(1.5, x)
+
+    expected = fg.grad(f)(0.7)
+    monkeypatch.setattr(compiled, "_for_kernels", refuse)
+    assert fg.grad(f)(0.7) == expected
 
 
 def test_large_arrays_of_doubles_and_no_others_go_to_a_kernel(monkeypatch):

@@ -69,7 +69,7 @@ def snapshot(a: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(a, list | tuple):
         return np.array(a)
     # a real number beside complex ones stays real: not every function of it takes complex numbers
-    return np.array(a, dtype.char.lower() if dtype.kind == "c" and a.__class__ is not complex else dtype)
+    return np.array(a, dtype.char.lower() if dtype.kind == "c" and a.__class__ is not complex else dtype)[()]
 
 
 class _Bytes(np.ndarray[Any, np.dtype[np.uint8]]):

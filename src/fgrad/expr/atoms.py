@@ -157,6 +157,8 @@ def is_finite(x: Any) -> bool:
 
 
 def _has_no_zero(x: Any) -> bool:
+    if isinstance(x, np.generic):
+        return bool(x)
     size = np.size(x)
     if size < 2048:
         return bool(np.count_nonzero(x) == size)

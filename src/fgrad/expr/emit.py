@@ -24,24 +24,44 @@ def emit_calls(
     params: Sequence[Expr],
     results: Sequence[Expr | None],
     mixed: Sequence[Expr] = (),
+    number: str = "",
     large: str = "",
 ) -> Source:
     """Return `def name(*params)` that calls every atom by its name, for whole arrays, and returns a tuple.
 
-    Those of `mixed` which are not of the kind of the first parameter go through `widened(x, first)` before.
-    Where that has `LEAST` elements or more, the function called `large` is called, if there is one.
+    Args:
+        name: that of the function.
+        params: its parameters, of which the first one is an array.
+        results: what it returns.
+        mixed: parameters which, if not of the kind of the first one, go through `widened(x, first)` before.
+        number: the function that is called in its place where the first parameter is a scalar of NumPy.
+        large: the one that is called where that has `LEAST` elements or more.
     """
     text, constants = _emit(name, params, results)
     head, rest = text.split("\n", 1)
     first = params[0].leaf
-    guards = [
-        f"    if {p.leaf}.dtype.kind != {first}.dtype.kind:\n        {p.leaf} = widened({p.leaf}, {first})\n"
+    guards = _guards(params, number, large) + [
+        line
         for p in mixed
+        for line in (
+            f"if {p.leaf}.dtype.kind != {first}.dtype.kind:",
+            f"    {p.leaf} = widened({p.leaf}, {first})",
+        )
     ]
+    return Source("\n".join([head, *(f"    {line}" for line in guards), rest]), constants)
+
+
+def _guards(params: Sequence[Expr], number: str, large: str) -> list[str]:
+    """Return the lines that call another function for a scalar, or for large arrays; one look tells."""
+    first, names = params[0].leaf, ", ".join(str(p.leaf) for p in params)
+    lines = []
+    if number:
+        lines += [f"if isinstance({first}, generic):", f"    return {number}({names})"]
     if large:
-        names = ", ".join(str(p.leaf) for p in params)
-        guards.insert(0, f"    if {first}.size >= LEAST:\n        return {large}({names})\n")
-    return Source(f"{head}\n{''.join(guards)}{rest}", constants)
+        lines += [f"if {first}.size >= LEAST:", f"    return {large}({names})"]
+    if number and large:
+        return [f"if not 1 < {first}.size < LEAST:", *(f"    {line}" for line in lines)]
+    return lines
 
 
 def emit_in_place(
@@ -49,14 +69,14 @@ def emit_in_place(
     params: Sequence[Expr],
     results: Sequence[Expr | None],
     otherwise: str,
-    *,
-    bounded: bool = False,
+    number: str = "",
 ) -> Source:
     """Return what `emit_calls` does, for arrays of one shape and dtype, in as few arrays as possible.
 
     An intermediate result gives its memory to the operation that uses it last. Numbers have no memory to
-    give: where the first parameter has no axes, the function called `otherwise` is called. If `bounded`, that
-    is called where it has one element, or none, or `LEAST` or more: one look tells.
+    give: where the first parameter has no axes, the function called `otherwise` is called. If there is a
+    `number`, that is called for scalars of NumPy, and `otherwise` where there are `LEAST` elements or more,
+    and where there is only one, or none.
     """
     text, constants = emit_calls(name, params, results)
     head, *lines, last = text.splitlines()
@@ -70,10 +90,15 @@ def emit_in_place(
             if made and not re.search(rf"\b{arg}\b", later):
                 lines[i] = f"    {step['term']} = {step['head']}({step['args']}, {arg})"
                 break
-    names = ", ".join(str(p.leaf) for p in params)
-    fits = f"1 < {params[0].leaf}.size < LEAST" if bounded else f"{params[0].leaf}.ndim"
-    guard = f"    if not {fits}:\n        return {otherwise}({names})"
-    return Source("\n".join([head, guard, *lines, last]) + "\n", constants)
+    first, instead = params[0].leaf, f"{otherwise}({', '.join(str(p.leaf) for p in params)})"
+    guard = [f"    if not {first}.ndim:", f"        return {instead}"]
+    if number:
+        guard = [
+            f"    if not 1 < {first}.size < LEAST:",
+            *(f"        {line}" for line in _guards(params, number, "")),
+            f"        return {instead}",
+        ]
+    return Source("\n".join([head, *guard, *lines, last]) + "\n", constants)
 
 
 _STEP = re.compile(r" *(?P<term>\w+) = (?P<head>\w+)\((?P<args>.*)\)")

@@ -32,11 +32,13 @@ def as_value(x: Any) -> Any:
 
 
 _WEAK = (int, float, complex, type(None))
+_NUMBERS = (Tensor, *_WEAK)
+_AS_THEY_ARE = {Tensor, np.ndarray, int, float, complex, bool, type(None)}
 
 
 def operand(x: Any) -> Any:
     """Return a number as it is, whose dtype gives way to that of arrays; anything else as array or Tensor."""
-    return x if isinstance(x, (Tensor, *_WEAK)) else as_value(x)
+    return x if x.__class__ in _AS_THEY_ARE or isinstance(x, _NUMBERS) else as_value(x)
 
 
 def number_type(x: Any) -> type | None:
@@ -88,7 +90,6 @@ def strong(x: Tensor) -> Tensor:
 
 
 _LOOSE = (list, tuple, int, float, complex, np.generic)
-_AS_THEY_ARE = {Tensor, np.ndarray, int, float, complex, bool, type(None)}
 
 
 def together(*xs: Any) -> list[Any]:

@@ -459,9 +459,12 @@ class Paired(Ufunc):
         return tuple(_chosen(y, where, t) for y, t in zip(results, targets, strict=True))
 
 
+_SEQUENCES = (list, tuple)  # made once: who makes `list | tuple` for a question waits twice as long
+
+
 def holds_tensor(x: Any) -> bool:
     """Return whether a nested sequence holds a Tensor."""
-    return isinstance(x, Tensor) or (isinstance(x, list | tuple) and any(map(holds_tensor, x)))
+    return isinstance(x, Tensor) or (isinstance(x, _SEQUENCES) and any(map(holds_tensor, x)))
 
 
 def with_keywords(

@@ -82,7 +82,12 @@ def _for_kernels(operands: tuple[Any, ...], kinds: str, least: int) -> list[Any]
 
     None where there are others, where no array has `least` elements, or not one of the dtypes in `kinds`.
     """
-    dtype = next((a.dtype for a in operands if a.__class__ is np.ndarray and a.size >= least), np.dtype(bool))
+    for a in operands:
+        if a.__class__ is np.ndarray and a.size >= least:
+            dtype = a.dtype
+            break
+    else:
+        return None
     if dtype not in FLOATS or dtype.char not in kinds:
         return None
     given: list[Any] = []

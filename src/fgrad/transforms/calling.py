@@ -203,6 +203,9 @@ def own(x: Any) -> Any:
     return own_leaf(x) if tree.is_leaf_type(x.__class__) else tree.map(own_leaf, x)
 
 
+_VALUES = (np.ndarray, np.generic, DeviceArray)
+
+
 class Delivery:
     """Hands results to the user: arrays of their own where `as_numpy`, otherwise Tensors."""
 
@@ -225,38 +228,27 @@ class Delivery:
 
     def made(self, x: Any) -> Any:
         """Return one result that a transformation computed."""
-        if x.__class__ is np.ndarray:
-            if not self.as_numpy:
-                return wrap(x)
-            if x.ndim:
-                flags = x.flags
-                if flags.owndata and flags.writeable and id(x) not in self.taken:
-                    self.taken.add(id(x))
-                    return x
-        if x.__class__ is Tensor:
+        kind = x.__class__
+        if kind is Tensor:
             value = x._value
             if isinstance(value, Tracer):
                 return alias(check_live(x))
             if not self.as_numpy or (x._nodes and is_tracked(x)):
                 return alias(x)
-            if isinstance(value, np.generic):
-                return value
-            x = value
-        elif not isinstance(x, np.ndarray | np.generic | DeviceArray):
+            x, kind = value, value.__class__
+        elif kind is not np.ndarray and not isinstance(x, _VALUES):
             return x
         elif not self.as_numpy:
             return wrap(x)
-        if isinstance(x, DeviceArray):
-            if id(x) in self.taken or not x.flags.owndata:
-                x = x.copy()
-            self.taken.add(id(x))
-            return given_back(x)
-        if not isinstance(x, np.ndarray) or x.ndim == 0:
+        if isinstance(x, np.generic):
+            return x
+        if x.ndim == 0 and kind is not DeviceArray:
             return x[()]
-        if id(x) in self.taken or not x.flags.owndata or not x.flags.writeable:
+        flags = x.flags
+        if id(x) in self.taken or not flags.owndata or not flags.writeable:
             x = x.copy()
         self.taken.add(id(x))
-        return x
+        return given_back(x) if kind is DeviceArray else x
 
     def tree(self, x: Any) -> Any:
         """Return a pytree of results."""

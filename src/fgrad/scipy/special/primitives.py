@@ -213,6 +213,9 @@ def constants(function: str) -> set[int]:
     return found
 
 
+_NUMBERS = (np.generic, float, int, complex)
+
+
 def _large(name: str, run: Rule, count: int) -> Rule | None:
     """Return what computes large arrays, unless SciPy is to speak of errors: the formula, or all threads."""
     formula = FORMULAS.get(name)
@@ -226,12 +229,11 @@ def _large(name: str, run: Rule, count: int) -> Rule | None:
         return None
 
     def large(*operands: Any) -> Any:
-        first = operands[0]
-        if first.__class__ is np.ndarray and first.size < MEDIUM:
-            return run(*operands)
-        if isinstance(first, np.generic) and all(isinstance(x, np.generic) for x in operands):
-            return run(*operands)
-        return (fast if _is_silent() else run)(*operands)
+        for x in operands:
+            is_small = x.size < MEDIUM if x.__class__ is np.ndarray else isinstance(x, _NUMBERS)
+            if not is_small:
+                return (fast if _is_silent() else run)(*operands)
+        return run(*operands)
 
     return large
 

@@ -34,7 +34,7 @@ class Special(Ufunc):
 
     def __call__(self, *args: Any, **kw: Any) -> Any:
         """Apply the function to each element."""
-        if not holds_tensor((args, *kw.values())):
+        if not holds_tensor(args) and not (kw and holds_tensor((*kw.values(),))):
             fast = None if kw or len(args) != self.nin else self._for_arrays(args[0])
             return self.ufunc(*args, **kw) if fast is None else fast(*args)
         if len(self.primitives) == 1 and (kw or len(args) > self.nin):
@@ -47,12 +47,13 @@ class Special(Ufunc):
             x = as_value(args[0])
             (kind, _) = self.ufunc.resolve_dtypes((x.dtype, None))
             args = (convert(x, kind),)
-        operands = tuple(map(operand, args))
+        operands = [operand(x) for x in args]
         primitives = self.primitives
         if self.__name__ in COMPLEX_OF and operands[0].dtype.kind == "c":
             primitives = (COMPLEX_OF[self.__name__],)
-        outs = tuple(bind(primitive, *operands) for primitive in primitives)
-        return outs if len(outs) > 1 else outs[0]
+        if len(primitives) == 1:
+            return bind(primitives[0], *operands)
+        return tuple([bind(primitive, *operands) for primitive in primitives])
 
     def _for_arrays(self, x: Any) -> Rule | None:
         """Return what takes the place of SciPy's loop for plain arrays such as `x`, as for Tensors."""
