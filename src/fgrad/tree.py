@@ -74,6 +74,10 @@ class _Leaf(Plain):
     def __init__(self) -> None:
         self.num_leaves = self.num_nodes = 1
 
+    def unflatten(self, leaves: Iterable[Any]) -> Any:
+        """Return the leaf."""
+        return leaves[0] if leaves.__class__ is list and len(leaves) == 1 else super().unflatten(leaves)
+
     def filled(self, leaves: Iterator[Any]) -> Any:
         """Return the leaf."""
         return next(leaves)

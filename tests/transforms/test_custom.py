@@ -229,6 +229,35 @@ def test_logarithm_of_one_plus_exp_stays_finite():
     close(fg.grad(fg.grad(log1pexp))(0.0), 0.25)
 
 
+def test_numbers_that_a_rule_returns_stay_numbers():
+    class Twice(fg.Function):
+        def forward(self, x):
+            return 2 * x.numpy()[()]
+
+        def backward(self, ct):
+            return ct.numpy()[()] * 2
+
+    def f(x):
+        y = before = Twice()(x)
+        y += 1.0
+        assert y is not before
+        return before * y
+
+    assert fg.grad(f)(1.0) == 10.0
+
+
+def test_a_rule_with_one_output_is_one_step():
+    cube = fg.custom_vjp(lambda x: x**3)
+    cube.defvjp(lambda x: (x**3, x), lambda x, ct: (3 * x**2 * ct,))
+    x = fg.tensor(2.0)
+    gm = fg.GradManager().attach(x)
+    with gm:
+        y = cube(x)
+        assert len(gm.recording_tape().live()) == 2  # with the leaf
+        gm.backward(y)
+    assert x.grad == 12.0
+
+
 def test_several_levels_each_use_the_rule():
     f, _ = tripled()
 

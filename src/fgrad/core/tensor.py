@@ -264,7 +264,11 @@ def is_tracked(x: Tensor) -> bool:
     if not x._nodes:
         return False
     traces = current().traces
-    return bool(traces) and any(n.tape in traces for n in x._nodes)
+    if traces:
+        for n in x._nodes:
+            if n.tape in traces:
+                return True
+    return False
 
 
 def unary(name: str, x: Any) -> Any:
@@ -833,14 +837,16 @@ def record(
 
 def following(args: Iterable[Any], traces: Sequence[Trace], floor: int) -> list[Tape]:
     """Return the tapes among `traces` above level `floor` that follow an argument, the outermost first."""
-    found = {
-        n.tape: None
-        for a in args
-        if a.__class__ is Tensor
-        for n in a._nodes
-        if n.tape is not None and n.tape.level > floor and n.tape in traces
-    }
-    return sorted(found, key=lambda t: t.level)
+    found: list[Tape] = []
+    for a in args:
+        if a.__class__ is Tensor:
+            for n in a._nodes:
+                tape = n.tape
+                if tape is not None and tape.level > floor and tape in traces and tape not in found:
+                    found.append(tape)
+    if len(found) > 1:
+        found.sort(key=lambda t: t.level)
+    return found
 
 
 def node_on(tape: Tape, a: Any) -> Node | None:

@@ -31,8 +31,8 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.snapshot import is_private
 from fgrad.core.tape import HIDDEN, Pick
-from fgrad.core.tensor import Tensor, following, lowered, wrap
-from fgrad.core.trace import Trace, Tracer, below, current, next_level, running
+from fgrad.core.tensor import Tensor, following, lowered, node_on, wrap
+from fgrad.core.trace import Trace, Tracer, current, next_level, running
 from fgrad.ops.linear import sum_axes
 from fgrad.transforms.batch import Batch
 from fgrad.transforms.calling import (
@@ -69,6 +69,7 @@ class Rule:
     followed: tuple[bool, ...] | None = (
         None  # which arguments tapes follow, once `forward` runs; None: not known
     )
+    in_arrays = False  # whether forward and backward take arrays for what no trace concerns, and not Tensors
     wanted: tuple[bool, ...] | None = None  # which cotangents `backward` is asked for; None: not known
 
     def primal(self, *values: Any) -> list[Any]:
@@ -95,52 +96,62 @@ class Rule:
 def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
     """Return the outputs of `rule`, with its backward on every tape that follows an argument."""
     state = current()
-    tracers = [a._value for a in args if a.__class__ is Tensor and isinstance(a._value, Tracer)]
-    for tracer in tracers:
-        if tracer.trace not in state.traces:
-            tracer.escaped()
-    floor = max((b.trace.level for b in tracers), default=-1)
+    trace: Any = None  # the innermost one that an argument is a tracer of
+    for a in args:
+        if a.__class__ is Tensor and isinstance(a._value, Tracer):
+            if a._value.trace not in state.traces:
+                a._value.escaped()
+            if trace is None or a._value.trace.level > trace.level:
+                trace = a._value.trace
+    floor = -1 if trace is None else trace.level
     tapes = following(args, state.traces, floor)
     if rule.is_open and tapes and all(t.linear_only for t in tapes):
         return [_as_tensor(o) for o in rule.primal(*map(_as_tensor, args))]
-    top = tapes[-1].level if tapes else None
+    outs: list[Tensor] | None = None
+    under = state.traces
+    top = 0
     if tapes:
         args = [_kept(a) for a in args]
-    outs: list[Tensor] | None = None
-    under = below(tapes[-1].level) if tapes else state.traces
+        top = tapes[-1].level
+        under = tuple([t for t in under if t.level < top])
     # vmaps, and tapes that follow none of the arguments, never ask for the rule
-    if tracers and not all(isinstance(t, Batch) or (t.is_tape and t.level > floor) for t in under):
+    if trace is not None and not all(isinstance(t, Batch) or (t.is_tape and t.level > floor) for t in under):
         # traces under the innermost tape see the operation; forward shows them only what the rule keeps
-        trace: Any = next(b.trace for b in tracers if b.trace.level == floor)
         given = tuple(lowered(a, state, floor) for a in args)
         outs = _seen_below(rule.clone() if tapes else rule, trace, given, mute=bool(tapes))
         if not tapes:
             return outs
-    if top is None:
+    if not tapes:
         inner = [own_leaf(_as_tensor(a)) for a in args]
         with _seen_by(state.traces, rule, rule.above):
             made = rule.primal(*inner)
         return [_free(o) if rule.hidden else _as_tensor(o) for o in made]
-    inner = [own_leaf(_as_tensor(lowered(a, state, top))) for a in args]
-    rule.followed = tuple([a.__class__ is Tensor and any(n.tape in tapes for n in a._nodes) for a in args])
+    links = [(tape, [node_on(tape, a) for a in args]) for tape in tapes]
+    rule.followed = tuple(map(any, zip(*[nodes for _, nodes in links], strict=True)))
+    inner = [_lowered(a, under, handles=not rule.in_arrays) for a in args]
     above = tuple([t for t in state.traces if t.is_tape and t.level >= top]) if rule.is_closed else ()
-    with _seen_by(below(top), rule, above):
+    with _seen_by(under, rule, above):
         made = rule.forward(*inner)
-    _demand_no_more(made, above, rule)
+    if above:
+        _demand_no_more(made, above, rule)
     if outs is None:
         others = [t for t in under if t not in tapes] if rule.is_closed else ()
         outs = [_free(o, others) for o in made]
-    vjp_rule = _vjp_rule(rule, args)
-    avals = [(o.shape, o.dtype) for o in outs]
-    for tape in tapes:
-        parents = [n for a in args if a.__class__ is Tensor for n in a._nodes if n.tape is tape]
-        pattern = tuple(a.__class__ is Tensor and any(n.tape is tape for n in a._nodes) for a in args)
-        node = tape.node(vjp_rule, (pattern,), tuple(parents), aval=avals)
-        for i, out in enumerate(outs):
-            if out.dtype.kind in "fc":
+    vjp_rule = _vjp_rule(rule, args, several=len(outs) != 1)
+    avals = [(o._value.shape, o._value.dtype) for o in outs]
+    for tape, nodes in links:
+        pattern = tuple([n is not None for n in nodes])
+        parents = tuple([n for n in nodes if n is not None])
+        if len(outs) == 1:
+            if avals[0][1].kind in "fc":
+                outs[0]._nodes += (tape.node(vjp_rule, (pattern,), parents, aval=avals[0]),)
+            continue
+        node = tape.node(vjp_rule, (pattern,), parents, aval=avals)
+        for i, (out, (_, dtype)) in enumerate(zip(outs, avals, strict=True)):
+            if dtype.kind in "fc":
                 out._nodes += (tape.node(Pick(i, len(outs)), (), (node,)),)
     for o, out in zip(made, outs, strict=True):
-        if o.__class__ is Tensor and any(n.vjp is HIDDEN for n in o._nodes):
+        if o.__class__ is Tensor and o._nodes and any(n.vjp is HIDDEN for n in o._nodes):
             o._nodes = out._nodes  # forward may have kept it
     return outs
 
@@ -187,6 +198,20 @@ def _kept(x: Any) -> Any:
     return x.copy("K") if isinstance(x, np.ndarray) and not is_private(x) else x
 
 
+def _lowered(x: Any, under: Sequence[Trace], *, handles: bool) -> Any:
+    """Return an argument as it looks where only the traces `under` are live.
+
+    What one of them concerns is a handle of its own; so is all else if `handles`.
+    """
+    if x.__class__ is Tensor:
+        nodes = tuple([n for n in x._nodes if n.tape in under]) if under else ()
+        x = x._value
+        if nodes or isinstance(x, Tracer):
+            return wrap(x, nodes)
+        return wrap(as_array(x)) if handles else x
+    return wrap(as_array(x)) if handles else as_array(x)
+
+
 def _as_tensor(x: Any) -> Tensor:
     return x if x.__class__ is Tensor else wrap(as_array(x))
 
@@ -197,15 +222,20 @@ def _free(x: Any, others: Sequence[Any] = ()) -> Tensor:
         out = wrap(x._value)
         out._nodes = tuple([n for n in x._nodes if n.tape in others]) if others else ()
         return out
-    return wrap(x) if x.__class__ is DeviceArray else Tensor(x)
+    if x.__class__ is DeviceArray or (isinstance(x, np.generic) and x.dtype.kind in "fciub"):
+        return wrap(x)
+    return Tensor(x)
 
 
-def _vjp_rule(rule: Rule, args: Sequence[Any]) -> VJP:
-    avals = [aval_of(a) for a in args]
+def _vjp_rule(rule: Rule, args: Sequence[Any], *, several: bool) -> VJP:
+    """Return the vjp rule of one application, which takes a list of cotangents if outputs are `several`."""
+    avals = [aval_of(a._value if a.__class__ is Tensor else a) for a in args]
     errors = setting()
 
-    def call(cts: Sequence[Any], pattern: tuple[bool, ...]) -> list[Any]:
-        given = [None if ct is None else _as_tensor(ct) for ct in cts]
+    def call(ct: Any, pattern: tuple[bool, ...]) -> list[Any]:
+        given = ct if several else (ct,)
+        if not rule.in_arrays:
+            given = [None if c is None else _as_tensor(c) for c in given]
         rule.wanted = pattern
         before = setting()
         try:
@@ -218,24 +248,31 @@ def _vjp_rule(rule: Rule, args: Sequence[Any]) -> VJP:
                 f"the backward rule of {rule.name} returned {len(results)} cotangents, but there are "
                 f"{len(avals)} arguments; return one for each, None where there is no gradient"
             )
-        pairs = enumerate(zip(results, avals, strict=True))
-        checked = [_checked(r, aval, i, rule.name) for i, (r, aval) in pairs]
+        checked = [_checked(results[i], aval, i, rule.name) for i, aval in enumerate(avals)]
         return [c for c, tracked in zip(checked, pattern, strict=True) if tracked]
 
     vjp_rule = VJP(call)
-    vjp_rule.title, vjp_rule.push = rule.name, rule.forward_rule()
+    push = rule.forward_rule()
+    vjp_rule.title, vjp_rule.push = rule.name, push
+    if push is not None and not several:
+        vjp_rule.push = lambda tangents, pattern: push(tangents, pattern)[0]
     return vjp_rule
+
+
+_ARRAYS = (Tensor, np.ndarray, np.generic)
 
 
 def _checked(result: Any, aval: Aval, i: int, name: str) -> Any:
     """Return a cotangent that a user's rule returned for argument `i`, plain where nothing traces it."""
     if result is None or aval.dtype.kind not in "fc":
         return None
+    if isinstance(result, _ARRAYS) and result.dtype == aval.dtype and result.shape == aval.shape:
+        return plain(result)
     if isinstance(result, float | int | complex) and not isinstance(result, bool):
         result = np.asarray(result, aval.dtype)
-    if not isinstance(result, Tensor | np.ndarray | np.generic) and is_foreign(result):
+    if not isinstance(result, _ARRAYS) and is_foreign(result):
         result = adopted(result)
-    if not isinstance(result, Tensor | np.ndarray | np.generic | DeviceArray):
+    if not isinstance(result, (*_ARRAYS, DeviceArray)):
         raise TypeError(
             f"the backward rule of {name} returned {type(result).__name__} for argument {i}; "
             "return a Tensor or array, or None where there is no gradient"

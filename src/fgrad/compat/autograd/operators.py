@@ -59,6 +59,7 @@ def unary_to_nary(unary_operator: Function) -> Function:
     def nary_operator(fun: Function, argnum: Any = 0, *options: Any, **more: Any) -> Function:
         if type(argnum) not in (int, tuple, list):
             raise AssertionError(f"argnum must be an integer, a tuple or a list, not {argnum!r}")
+        name, doc = str(get_name(fun)), get_doc(fun)
 
         @wraps(
             fun,
@@ -68,17 +69,17 @@ def unary_to_nary(unary_operator: Function) -> Function:
             argnum=argnum,
         )
         def nary(*args: Any, **kwargs: Any) -> Any:
-            @wraps(fun)
             def unary(x: Any) -> Any:
                 new = list(args)
-                if isinstance(argnum, int):
+                if argnum.__class__ is int:
                     new[argnum] = x
                 else:
                     for i, value in zip(argnum, x, strict=True):
                         new[i] = value
                 return fun(*new, **kwargs)
 
-            x = args[argnum] if isinstance(argnum, int) else tuple([args[i] for i in argnum])
+            unary.__name__, unary.__doc__ = name, doc
+            x = args[argnum] if argnum.__class__ is int else tuple([args[i] for i in argnum])
             return unary_operator(unary, x, *options, **more)
 
         return nary  # type: ignore[no-any-return]

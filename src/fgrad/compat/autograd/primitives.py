@@ -15,7 +15,7 @@ from fgrad import tree
 from fgrad.compat.autograd.boxes import isbox
 from fgrad.compat.autograd.spaces import vspace
 from fgrad.core.tensor import Tensor, is_tracked
-from fgrad.transforms.calling import plain
+from fgrad.transforms.calling import is_traced, plain
 from fgrad.transforms.custom import Rule, apply_rule
 from fgrad.transforms.operations import pulled
 
@@ -30,6 +30,7 @@ APPLIED = [0]  # how many rules of users were recorded so far
 class _Applied(Rule):
     """One call of a primitive, some of whose arguments are followed."""
 
+    in_arrays = True
     out_structure: Any
     dtypes: list[Any]
     given: list[Any]
@@ -71,9 +72,11 @@ class _Applied(Rule):
                 f"{self.name} has no derivative with respect to argnums {tuple(self.places)}: "
                 "declare one by defvjp or defjvp"
             )
-        if any(map(is_tracked, values)):  # by recordings around, for which it is one operation too
-            outs, self.out_structure = tree.flatten(self.operation(*self.filled(values), **self.kwargs))
-            self.given = self.filled([plain(v) for v in values])
+        for v in values:
+            if v.__class__ is Tensor and is_tracked(v):  # by recordings around, which see one operation too
+                outs, self.out_structure = tree.flatten(self.operation(*self.filled(values), **self.kwargs))
+                self.given = self.filled([plain(v) for v in values])
+                break
         else:
             self.given, outs = self._computed([_unwrapped(v) for v in values])
         self.dtypes = [v.dtype for v in values]
@@ -145,9 +148,12 @@ class _Applied(Rule):
         return cast("Iterable[Any]", tree.unflatten(structure, whole))
 
 
+_ARRAYS = (Tensor, np.ndarray, np.generic)
+
+
 def _of_dtype(ct: Any, dtype: np.dtype[Any]) -> Any:
     """Return a cotangent in the dtype of what it belongs to; of a real number it is real."""
-    if not isinstance(ct, Tensor | np.ndarray | np.generic):
+    if not isinstance(ct, _ARRAYS):
         ct = np.asarray(ct)
     if ct.dtype == dtype:
         return ct
@@ -156,13 +162,16 @@ def _of_dtype(ct: Any, dtype: np.dtype[Any]) -> Any:
 
 def _unwrapped(v: Any) -> Any:
     """Return what the function of a primitive gets for a value: an array, or a Tensor that is followed."""
-    v = plain(v)
-    return v[()] if isinstance(v, np.ndarray) and not v.ndim else v
+    if v.__class__ is Tensor:
+        v = plain(v)
+    return v[()] if v.__class__ is np.ndarray and not v.ndim else v
 
 
 def _is_followed(x: Any) -> bool:
     if x.__class__ is Tensor:
-        return isbox(x)
+        return is_traced(x)
+    if tree.is_leaf_type(x.__class__):
+        return False
     return isinstance(x, tuple | list | dict) and any(map(isbox, tree.leaves(x)))
 
 
