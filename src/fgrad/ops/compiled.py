@@ -155,7 +155,7 @@ class FastUfunc:
     def __init__(
         self,
         params: Sequence[Expr],
-        result: Expr,
+        result: Expr | Callable[..., Expr],
         ufunc: Any,
         kinds: str,
         *,
@@ -167,7 +167,7 @@ class FastUfunc:
 
         Args:
             params: the operands.
-            result: the result.
+            result: the result, or what makes it of them when it is first needed.
             ufunc: NumPy's function.
             kinds: the dtypes of arrays of `least` elements that the loop is for.
             silent: NumPy never says anything of this function.
@@ -196,7 +196,9 @@ class FastUfunc:
 
     @lazy
     def _kernel(self) -> Any:
-        return LAUNCH[0].elementwise(self._params, (self._result,))
+        given = self._result
+        result = given if isinstance(given, Expr) else given(*self._params)
+        return LAUNCH[0].elementwise(self._params, (result,))
 
 
 COSTLY = 8  # of a library's function: how many of the fastest operations take as long

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -50,6 +49,7 @@ from fgrad.expr.complex_numbers import expressions
 from fgrad.expr.derive import chain, gradient
 from fgrad.expr.emit import emit_calls, emit_in_place
 from fgrad.expr.node import ZERO, Expr, Operand, apply, const, postorder, rewritten, var, variables
+from fgrad.locks import lazy
 from fgrad.ops.compiled import (
     FastComplex,
     FastPower,
@@ -175,7 +175,7 @@ def declare_call(
                 )
         return make_vjp(pattern)
 
-    scalar = None if formula is None else Body(params, formula(*params))
+    scalar = None if formula is None else Body(params, formula)
     columns |= {"formula": scalar, "large": large, "mixes": True, "traits": traits}
     return _declare(name, params, None, run, vjp if slopes else flat, real=real, shape=shape, **columns)
 
@@ -281,12 +281,18 @@ def _declare(
     )
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class Body:
     """What an element-wise primitive computes at one element."""
 
-    params: tuple[Expr, ...]
-    result: Expr
+    def __init__(self, params: tuple[Expr, ...], result: Expr | Callable[..., Expr]) -> None:
+        """Take the operands, and the result or what makes it of them when it is first asked for."""
+        self.params = params
+        self._given = result
+
+    @lazy
+    def result(self) -> Expr:
+        """The scalar expression of the result."""
+        return self._given if isinstance(self._given, Expr) else self._given(*self.params)
 
 
 @functools.lru_cache(config.cache_entries())

@@ -222,7 +222,7 @@ def _large(name: str, run: Rule, count: int) -> Rule | None:
     fast: Rule
     if formula is not None:
         params = tuple(var(f"x{i}") for i in range(count))
-        fast = FastUfunc(params, formula(*params), run, "d" if name in CANCELLING else "fd", silent=True)
+        fast = FastUfunc(params, formula, run, "d" if name in CANCELLING else "fd", silent=True)
     elif isinstance(run, np.ufunc) and run.nout == 1:
         fast = Shared(run)
     else:
