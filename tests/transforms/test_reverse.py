@@ -14,6 +14,7 @@ import scipy.optimize
 from tests.helpers import close, differences, exactly, grouped, is_numpy, layouts
 
 import fgrad as fg
+from fgrad.transforms import reverse
 
 # name: (scalar function, its gradient in closed form), both plain NumPy
 SCALAR = {
@@ -501,6 +502,30 @@ def test_jacobian_has_out_shape_then_in_shape(in_shape, tail):
     jac = fg.jacrev(f)(x)
     assert jac.shape == in_shape + tail + in_shape
     close(jac, differences(f, x), rtol=1e-7)
+
+
+@pytest.mark.parametrize("elements", [1, 40, 64])
+def test_large_jacobians_are_found_in_parts(monkeypatch, elements):
+    w = np.arange(60.0).reshape(10, 6) / 60
+
+    def f(d):
+        return {"y": np.tanh(w @ d["x"]).reshape(5, 2) * d["s"], "z": np.cumsum(d["x"]), "s": 3.0 * d["s"]}
+
+    d = {"x": np.linspace(-1, 1, 6), "s": np.float64(1.5), "unused": np.ones(3)}
+    whole = fg.tree.leaves(fg.jacrev(f)(d))
+    parts = []
+    find = reverse.batched_map
+    monkeypatch.setattr(reverse, "batched_map", lambda row, x: (parts.append(len(x)), find(row, x))[1])
+    monkeypatch.setattr(reverse, "_PART", elements)
+    for found, expected in zip(fg.tree.leaves(fg.jacrev(f)(d)), whole, strict=True):
+        assert found.shape == expected.shape
+        assert found.flags.writeable
+        np.testing.assert_array_equal(found, expected)
+    assert sum(parts) == 10 + 6 + 1
+    assert max(parts[:-1]) < 10
+    parts.clear()
+    fg.vmap(fg.jacrev(lambda x: np.tanh(w @ x)))(np.ones((2, 6)))
+    assert parts == [10]
 
 
 def test_jacobian_is_the_same_function_and_takes_pytrees():

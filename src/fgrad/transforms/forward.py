@@ -241,7 +241,7 @@ class ForwardJacobian(Jacobian):
                     "otherwise differentiate with respect to real and imaginary parts"
                 )
 
-    def _rows(self, run: Evaluated, inputs: Inputs) -> Iterator[list[Any]]:
+    def _rows(self, run: Evaluated, inputs: Inputs, deliver: Delivery) -> Iterator[list[Any]]:
         push, values = Pushforward(run.pullback, run.outs), [value for value, *_ in inputs.handles]
 
         def along(k: int, tangent: Any) -> list[Any]:
@@ -252,7 +252,7 @@ class ForwardJacobian(Jacobian):
             for k, value in enumerate(values)
         ]
         for j, y in enumerate(run.outs):
-            yield [_column(c[j], y, value) for c, value in zip(columns, values, strict=True)]
+            yield [deliver.made(_column(c[j], y, value)) for c, value in zip(columns, values, strict=True)]
 
 
 def _column(stacked: Any, y: Any, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypedDict, TypeVar, overload
 
@@ -15,6 +16,7 @@ from fgrad.core.placement import near
 from fgrad.core.snapshot import private_copy, refuse_subclass
 from fgrad.core.tape import Node
 from fgrad.core.tensor import Tensor
+from fgrad.core.trace import current
 from fgrad.core.tracebacks import shorten
 from fgrad.transforms.batch import batched_map
 from fgrad.transforms.calling import (
@@ -25,6 +27,7 @@ from fgrad.transforms.calling import (
     has_tensor,
     name_of,
     parameter,
+    plain,
     positions,
 )
 from fgrad.transforms.cotangents import OnUnused, check_on_unused, cotangent, one_of, report_unused
@@ -573,8 +576,8 @@ class Jacobian(Transformed):
             check_real(y, self.fun, self.what, holomorphic=holomorphic)
         deliver = Delivery(not has_tensor(args, kwargs))
         rows = []
-        for blocks in self._rows(run, inputs):
-            trees = inputs.trees([deliver.made(b) for b in blocks])
+        for blocks in self._rows(run, inputs, deliver):
+            trees = inputs.trees(blocks)
             rows.append(trees[0] if isinstance(argnums, int | np.integer) else tuple(trees))
         jacobian = tree.unflatten(run.structure, rows)
         return (jacobian, deliver.tree(run.aux)) if has_aux else jacobian
@@ -582,22 +585,53 @@ class Jacobian(Transformed):
     def _check(self, inputs: Inputs) -> None:
         """Refuse arguments before the function runs."""
 
-    def _rows(self, run: Evaluated, inputs: Inputs) -> Iterator[list[Any]]:
-        """Yield for each output its derivative in each of the inputs."""
-        for k, y in enumerate(run.outs):
-            shape = aval_of(y).shape
-            blocks = _blocks(run, k) if isinstance(y, Tensor) else [None] * len(inputs.handles)
-            yield [_block(b, shape, h[0]) for b, h in zip(blocks, inputs.handles, strict=True)]
+    def _rows(self, run: Evaluated, inputs: Inputs, deliver: Delivery) -> Iterator[list[Any]]:
+        """Yield for each output its derivative in each of the inputs, as the user gets it."""
+        for k in range(len(run.outs)):
+            yield derivatives_of(k, run, inputs, deliver)
 
 
-def _blocks(run: Evaluated, k: int) -> list[Any]:
-    """Return, for each input, the cotangents of every element of output `k`, stacked."""
+def derivatives_of(k: int, run: Evaluated, inputs: Inputs, deliver: Delivery) -> list[Any]:
+    """Return the derivative of output `k` in each input, as the user gets it."""
 
     def row(e: Any) -> list[Any]:
         return run.pullback([e if i == k else None for i in range(len(run.outs))])
 
     y = run.outs[k]
-    return batched_map(row, unit_basis(y, y.shape, y.dtype))
+    shape = aval_of(y).shape
+    if isinstance(y, Tensor):
+        found = _for_each_element(row, y, max([math.prod(x.shape) for x, _ in inputs.handles], default=1))
+    else:
+        found = [None] * len(inputs.handles)
+    blocks = []
+    for stacked, (x, _) in zip(found, inputs.handles, strict=True):
+        whole = (*shape, *x.shape)
+        block = deliver.made(near(x).zeros(whole, x.dtype) if stacked is None else stacked)
+        blocks.append(block if block.shape == whole else block.reshape(whole))
+    return blocks
+
+
+_PART = 2**19  # elements of an array that the steps of a sweep pass on in a cache
+
+
+def _for_each_element(row: Callable[[Any], list[Any]], y: Tensor, width: int) -> list[Any]:
+    """Return the results of `row`, of at most `width` elements, for each unit vector like `y`, stacked.
+
+    Where nothing else is to see it, many are found in parts: only what is returned takes memory of all.
+    """
+    shape, n = y.shape, y.size
+    step = max(1, _PART // max(n, width, 1))
+    if n <= step or current().traces or near(y) is not np:
+        return batched_map(row, unit_basis(y, shape, y.dtype))
+    wholes: list[Any] = []
+    for start in range(0, n, step):
+        count = min(step, n - start)
+        parts = batched_map(row, np.eye(count, n, start, y.dtype).reshape(count, *shape))
+        wholes = wholes or [None if p is None else np.empty((n, *p.shape[1:]), p.dtype) for p in parts]
+        for whole, part in zip(wholes, parts, strict=True):
+            if whole is not None:
+                whole[start : start + count] = plain(part)
+    return wholes
 
 
 def check_real(y: Any, fun: Callable[..., Any], what: str, *, holomorphic: bool) -> None:
@@ -618,11 +652,6 @@ def unit_basis(like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Return the standard basis of the arrays of `shape`, of shape (size, *shape), where `like` is."""
     n = int(np.prod(shape, dtype=int))
     return near(like).eye(n, dtype=dtype).reshape(n, *shape)
-
-
-def _block(stacked: Any, out_shape: tuple[int, ...], value: Any) -> Any:
-    shape = (*out_shape, *value.shape)
-    return near(value).zeros(shape, value.dtype) if stacked is None else stacked.reshape(shape)
 
 
 def jacrev(

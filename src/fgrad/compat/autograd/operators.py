@@ -16,7 +16,7 @@ from fgrad.compat.autograd.boxes import isbox
 from fgrad.compat.autograd.primitives import APPLIED
 from fgrad.compat.autograd.spaces import vspace
 from fgrad.transforms.calling import Delivery, has_tensor
-from fgrad.transforms.reverse import Evaluated, Inputs, checked_cts, deliver_inputs
+from fgrad.transforms.reverse import Evaluated, Inputs, checked_cts, deliver_inputs, derivatives_of
 
 Function = Callable[..., Any]
 
@@ -211,17 +211,24 @@ def deriv(fun: Function, x: Any) -> Any:
 def jacobian(fun: Function, x: Any) -> Any:
     """Return the Jacobian of an array with respect to an array: shape of the output, then of the argument."""
     before = APPLIED[0]
-    vjp, ans = core_make_vjp(fun, x)
-    space, shape = vspace(ans), vspace(x).shape
-    if space.iscomplex or APPLIED[0] != before or not space.size:  # rules of users need not know batches
-        rows = list(map(vjp, space.standard_basis()))
-        if not rows:
-            return np.zeros((*space.shape, *shape))
-        return fgrad.numpy.reshape(fgrad.numpy.stack(rows), (*space.shape, *shape))
-    if not space.shape:
-        return vjp(space.ones())
-    basis = np.eye(space.size, dtype=ans.dtype).reshape(space.size, *space.shape)
-    return fgrad.numpy.reshape(fgrad.vmap(vjp)(basis), (*space.shape, *shape))
+    watched, dependent = _watched(fun)
+    point = _point(x)
+    inputs = Inputs((point,), (0,), "jacobian")
+    run = Evaluated(watched, (point,), {}, inputs, has_aux=False)
+    space, shape = vspace(tree.unflatten(run.structure, run.outs)), vspace(x).shape
+    deliver = Delivery(not has_tensor((point,)))
+    if not dependent[-1]:
+        _independent(4)
+        return np.zeros((*space.shape, *shape))
+    if space.shape and space.size and not space.iscomplex and APPLIED[0] == before:
+        return derivatives_of(0, run, inputs, deliver)[0]
+    rows = []  # rules of users need not know batches
+    for e in space.standard_basis():
+        cts = run.pullback(checked_cts(e, run.outs, run.structure))
+        rows += deliver_inputs(deliver, inputs, cts)
+    if not rows:
+        return np.zeros((*space.shape, *shape))
+    return fgrad.numpy.reshape(rows[0] if len(rows) == 1 else fgrad.numpy.stack(rows), (*space.shape, *shape))
 
 
 @unary_to_nary
