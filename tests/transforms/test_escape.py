@@ -236,3 +236,21 @@ def test_shapes_and_words_remain():
     t = by_list(lambda f: fg.vmap(f)(V))
     assert (t.shape, t.dtype) == ((), np.float64)
     assert "vmap" in repr(t)
+
+
+def test_what_a_reverse_pass_makes_was_made_where_that_was_asked_for():
+    kept = []
+
+    @fg.custom_vjp
+    def f(x):
+        return 2.0 * x
+
+    f.defvjp(lambda x: (2.0 * x, None), lambda _, ct: (kept.append(ct * 3.0), 2.0 * ct)[1:])
+    gradient = fg.grad(lambda x: np.sin(f(x)))
+    fg.vmap(lambda x: gradient(x))(np.ones(3))
+    with pytest.raises(fg.EscapedTensorError, match=re.escape(__file__)):
+        kept[0] + 1.0
+    kept.clear()
+    fg.jacrev(f)(np.ones(3))
+    with pytest.raises(fg.EscapedTensorError, match=re.escape(__file__)):
+        kept[0] + 1.0

@@ -392,9 +392,12 @@ def _libraries() -> list[str]:
     return [file.rpartition("__init__")[0] for file in files if file and "__init__" in file]
 
 
-def user_frame() -> FrameType:
-    """Return the innermost frame outside fgrad, NumPy and SciPy, or the outermost one."""
-    frame, known = frame_of(1), _ours.young.get
+def user_frame(own: int = 1) -> FrameType:
+    """Return the innermost frame outside fgrad, NumPy and SciPy, or the outermost one.
+
+    At least `own` calls around, this one included, are known to be of fgrad.
+    """
+    frame, known = frame_of(own), _ours.young.get
     while (back := frame.f_back) is not None:
         name = frame.f_code.co_filename
         inside = known(name)
@@ -404,9 +407,9 @@ def user_frame() -> FrameType:
     return frame
 
 
-def user_line() -> str:
-    """Return `file:line` of the innermost frame outside fgrad, NumPy and SciPy."""
-    frame = user_frame()
+def user_line(own: int = 1) -> str:
+    """Return `file:line` of what `user_frame` does."""
+    frame = user_frame(own + 1)
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 

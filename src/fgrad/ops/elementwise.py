@@ -461,10 +461,13 @@ def batch_elementwise(name: str, mapped: tuple[bool, ...], *values: Any, **param
     """Apply a primitive whose operands broadcast to examples along a first axis."""
     if len(values) == 1:
         return bind(name, *values, **params)
-    rank = max([len(getattr(v, "shape", ())) + (not m) for m, v in zip(mapped, values, strict=True)])
-    full = [
-        with_rank(v, rank) if m and len(v.shape) != rank else v for m, v in zip(mapped, values, strict=True)
+    ranks = [
+        len(v.shape) if m else len(getattr(v, "shape", ())) + 1 for m, v in zip(mapped, values, strict=True)
     ]
+    rank, full = max(ranks), list(values)
+    for i, m in enumerate(mapped):
+        if m and ranks[i] != rank:
+            full[i] = with_rank(values[i], rank)
     return bind(name, *full, **params)
 
 

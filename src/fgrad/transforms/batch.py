@@ -39,7 +39,7 @@ class BatchedTracer(Tracer):
     def __init__(self, trace: Batch, whole: Any) -> None:
         self.trace: Batch = trace
         self.whole: Any = whole
-        self.line: str = user_line()
+        self.line: str = trace.line or user_line(3)  # the trace makes it, and somebody asks that for it
 
     @property
     def shape(self) -> Shape:
@@ -165,6 +165,7 @@ class Batch(Trace):
 
     # how a primitive that communicates between examples acts where the examples of this trace do
     across: ClassVar[dict[str, Callable[..., Any]]] = {}
+    line = ""  # where the user asked for what runs here; "": what runs are lines of the user's
 
     def __init__(self, level: int, size: int, name: Any = None) -> None:
         self.level: int = level
@@ -271,6 +272,7 @@ def batched_map(f: Callable[[Any], Sequence[Any]], x: Any) -> list[Any]:
         ys = f(make.zeros(x.shape[1:], x.dtype))
         return [None if y is None else make.zeros((0, *y.shape), y.dtype) for y in ys]
     trace = Batch(next_level(), n)
+    trace.line = user_line()
     with running((*current().traces, trace)):
         ys = f(trace.tracer(x))
     return [None if y is None else trace.unbox(y) for y in ys]

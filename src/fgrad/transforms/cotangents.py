@@ -20,7 +20,7 @@ from fgrad.core.placement import device_of, near
 from fgrad.core.primitive import OPERATORS
 from fgrad.core.tape import CUT, Node, Tape
 from fgrad.core.tensor import Tensor, wrap
-from fgrad.core.trace import current, note_call, user_line
+from fgrad.core.trace import Trace, current, note_call, user_line
 from fgrad.errors import NoGradientWarning, UnusedArgumentError
 from fgrad.ops.linear import convert, unbroadcast
 from fgrad.transforms.batch import Batch, vjp_batched
@@ -49,6 +49,8 @@ def sweep(
                 raw = False
     add = np.add if raw else OPERATORS["add"]
     observers = observing()
+    at_once: Callable[..., Any] | None = None
+    batches: Sequence[Any] = ()  # whose values come of this call of the user's alone
     before = setting()
     try:
         silence()
@@ -56,11 +58,20 @@ def sweep(
             return _observed(tape, seeds, add, observers, (), raw=raw, consume=consume, complete=complete)
         if raw and consume and complete is None:
             return tape.sweep_arrays(seeds, unbroadcast)
-        at_once = None if raw else _at_once()
+        if not raw:
+            traces = current().traces
+            at_once = _at_once(traces)
+            batches = [t for t in traces if t.__class__ is Batch and not t.line]
+            if batches:
+                line = user_line()
+                for t in batches:
+                    t.line = line
         return tape.sweep(
             seeds, add, unbroadcast, lift, raw=raw, consume=consume, complete=complete, at_once=at_once
         )
     finally:
+        for t in batches:
+            t.line = ""
         restore(before)
         if consume and tape.spent is not None:
             tape.forget_spent()
@@ -88,9 +99,8 @@ def _observed(
     return tape.sweep(seeds, add, unbroadcast, lift, check=look, begin=begin, **options)
 
 
-def _at_once() -> Callable[..., Any] | None:
+def _at_once(traces: Sequence[Trace]) -> Callable[..., Any] | None:
     """Return the shorter way through steps of batched values, where there is one."""
-    traces = current().traces
     if len(traces) == 1 and traces[0].__class__ is Batch:
         return functools.partial(vjp_batched, traces[0])
     return None
