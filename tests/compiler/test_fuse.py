@@ -11,6 +11,7 @@ from tests.helpers import unchecked
 
 import fgrad as fg
 from fgrad.compiler.decompose import decompose
+from fgrad.compiler.elements import SHARE
 from fgrad.compiler.fuse import Call, fuse
 from fgrad.kernels import compilation, native
 
@@ -174,6 +175,19 @@ def test_a_loop_whose_work_is_done_outside_is_not_written():
         return fg.nn.softmax(np.broadcast_to(row[:, :, None], (3, 3, 1)), axis=2)
 
     np.testing.assert_array_equal(fg.jit(f)(X[:3, :3]), np.ones((3, 3, 1)))
+
+
+def test_short_axes_are_written_out_up_to_a_number_of_elements_in_all():
+    def gate(state: Any, g: Any) -> Any:
+        turned = np.tensordot(g, state.reshape(4, 2, 32), axes=([1], [1])).transpose(1, 0, 2)
+        split = turned.reshape((2,) * 8)
+        return (split - 2.0 * split).reshape(8, 2, 16)
+
+    state, g = Y.ravel()[:256].reshape((2,) * 8), Y[:2, :2]
+    lowered = fg.jit(gate).lower(state, g)
+    stored = [line for line in lowered.source.splitlines() if re.match(r" +b\d+\[.*\] = ", line)]
+    assert 0 < len(stored) <= SHARE
+    np.testing.assert_allclose(fg.jit(gate)(state, g), gate(state, g), rtol=1e-14)
 
 
 @unchecked("no loop becomes one of vectors")

@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
 
@@ -76,7 +76,8 @@ class Elements:
         stored: variables that have memory, and are loaded from there.
         builder: takes the lines.
         constants: the arrays of variables that are constant.
-        unrollable: loops that may be asked to be unrolled.
+        unrollable: loops that may be asked to be unrolled, each on its own.
+        room: how many elements those that are asked for together may have.
         tiny: the same where few elements are all there is.
         codes: a dtype of floats -> the code of atoms that are not computed as `ATOMS` has them.
         mixed: whether there are floats of two dtypes: helper functions, of which a kernel has one for both,
@@ -88,6 +89,7 @@ class Elements:
     builder: Builder
     constants: dict[Var, np.ndarray[Any, Any]]
     unrollable: frozenset[int] = frozenset()
+    room: int = 1
     tiny: frozenset[int] = frozenset()
     codes: Callable[[np.dtype[Any]], Mapping[str, str]] = lambda _: {}
     _: KW_ONLY
@@ -148,13 +150,18 @@ class Elements:
         view = VIEWS.get(equation.name)
         return self.flat(equation.args[0], at) if view and view.flat else None
 
+    def unrolled(self, terms: Iterable[tuple[int, int]]) -> list[int]:
+        """Return the loops to unroll of those in `terms`; none where together they have too many turns."""
+        loops = sorted({k for k, _ in terms} & self.unrollable)
+        return loops if math.prod(self.builder.sizes[k] for k in loops) <= self.room else []
+
     def needs_unrolled(self, x: Var, at: Index) -> list[int]:
         """Return the loops to unroll, so that a place in memory order is one in axes; none if that fails.
 
         What lies along the loops that are left must be known: else the elements are read from memory as well,
         and a loop that is written out reads them many times.
         """
-        loops = [k for k, _ in at.terms if k in self.unrollable]
+        loops = self.unrolled(at.terms)
         rest = Index(at.const, tuple(t for t in at.terms if t[0] not in loops))
         source = self.memory(x)
         known = source in self.stored or split(rest, source.aval.shape, self.builder.sizes) is not None
@@ -327,11 +334,12 @@ class Elements:
     def unroll_for(self, x: Any, others: Sequence[Index]) -> None:
         """Ask for `others` to be unrolled, unless `x`, which does not depend on them, is cheap to repeat."""
         if isinstance(x, Var) and not self.is_plain(x):
-            loops = {k for ix in others for k, _ in ix.terms}
+            terms = [t for ix in others for t in ix.terms]
             small = x.aval.size * SMALL <= math.prod(self.builder.sizes.values())  # it is stored in less time
-            if loops & self.unrollable and not small:
-                raise NeedsUnrolledError(sorted(loops & self.unrollable))
-            if loops:
+            loops = self.unrolled(terms)
+            if loops and not small:
+                raise NeedsUnrolledError(loops)
+            if terms:
                 self.wanted[x] = None
 
     def is_plain(self, x: Any) -> bool:
@@ -357,8 +365,8 @@ class Elements:
         inside = [p for p in pieces if p.start < p.stop and p.start <= most and p.stop > least]
         if len(inside) == 1 and inside[0].start <= least and most < inside[0].stop:
             return self.value(inside[0].source, inside[0].at(plus(out, Index(-inside[0].start))))
-        loops = self.unrollable | self.tiny if len(inside) > 2 else self.unrollable
-        found = [k for k, _ in out.terms if k in loops]
+        tiny = [k for k, _ in out.terms if k in self.tiny] if len(inside) > 2 else []
+        found = tiny or self.unrolled(out.terms)
         if found:
             raise NeedsUnrolledError(found)
         value = self.constant(dtype.type(0))

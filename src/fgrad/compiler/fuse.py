@@ -134,8 +134,9 @@ class Root:
             builder = Builder(self.loops)
             for k in range(len(self.loops)):
                 builder.enter(k)
+            room = SHARE // self._written_out()
             elements = Elements(
-                makers, stored, builder, constants, self._unrollable(), self._unrollable(tiny=True)
+                makers, stored, builder, constants, self._unrollable(), room, self._unrollable(tiny=True)
             )
             try:
                 for at in self.places():
@@ -188,9 +189,11 @@ class Root:
                 loops.append(n)
         self.loops, self.at = tuple(loops), tuple(at)
 
+    def _written_out(self) -> int:
+        return math.prod(self.shape[i] for i in self.unrolled)
+
     def _unrollable(self, *, tiny: bool = False) -> frozenset[int]:
-        total = math.prod(self.loops)
-        done = math.prod(self.shape[i] for i in self.unrolled)
+        total, done = math.prod(self.loops), self._written_out()
         found = set()
         for k, n in enumerate(self.loops):
             if n <= SMALL and done * n <= SHARE and (total * done <= SMALL if tiny else total // n >= SMALL):

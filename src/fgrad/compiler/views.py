@@ -134,7 +134,7 @@ def _inside(e: Elements, index: tuple[Any, ...], shape: Shape, at: Indices) -> t
             return None
         stride = max(abs(step), 1)
         if least < first or most >= last or stride > 1:
-            loops = [n for n, _ in ix.terms if n in e.unrollable]
+            loops = e.unrolled(ix.terms)
             if loops:
                 raise NeedsUnrolledError(loops)
         if least < first or most >= last:
