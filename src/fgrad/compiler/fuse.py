@@ -314,13 +314,12 @@ def is_short(equation: Equation) -> bool:
 def is_fusable(equation: Equation) -> bool:
     """Return whether kernels can compute an equation element by element."""
     name, params = equation.name, equation.params
-    dtypes = [aval_out(a).dtype for a in (*equation.args, *equation.outs)]
-    if any(d.char not in NATIVE or not d.isnative for d in dtypes):
-        return False
-    if any(0 in shape_of(a) for a in (*equation.args, *equation.outs)):
-        return False
-    if any(not isinstance(a, Var) and np.ndim(a) for a in equation.args):
-        return False
+    for a in (*equation.args, *equation.outs):
+        aval = a.aval if a.__class__ is Var else aval_out(a)
+        dtype, shape = aval.dtype, aval.shape
+        if dtype.char not in NATIVE or not dtype.isnative or 0 in shape or (shape and a.__class__ is not Var):
+            return False
+    kind = equation.outs[-1].aval.dtype.kind
     if name in VIEWS:
         return VIEWS[name].when(equation) and not (ASSEMBLES in equation.traits and is_joined(equation))
     if CASTS in equation.traits:
@@ -329,12 +328,12 @@ def is_fusable(equation: Equation) -> bool:
         template = params["template"]
         plain = all(isinstance(a, Var) for a in equation.args)
         plain = plain and not any(isinstance(p, bool) for p in template)
-        return plain and dtypes[-1].kind == "f" and math.prod(shape_of(equation.args[0])) > 1
+        return plain and kind == "f" and math.prod(shape_of(equation.args[0])) > 1
     primitive = PRIMITIVES[name]
     if primitive.reduction:
-        return dtypes[-1].kind in ("iuf" if primitive.reduction.integers else "f")
+        return kind in ("iuf" if primitive.reduction.integers else "f")
     if CONTRACTION in equation.traits:
-        return dtypes[-1].kind == "f" and is_inline(equation)
+        return kind == "f" and is_inline(equation)
     if (primitive.scalar is None and not primitive.integers) or params or primitive.many:
         return False
     dtypes = loop_dtypes(equation)
