@@ -345,15 +345,15 @@ def test_the_listing():
     program.halt_if(5, 8)
     program.jump(end)
     assert [line[7:] for line in str(program).splitlines()] == [
-        "loop 5, 0 by 8, 2 by -8 until 34",
+        "loop 5, 0 by 8, 2 by -8 until 35",
         "add(0, 1, 2) for 0:64",
         "kernel1(2, 3, 8) for 0:1",
         "leave 0 if not 3",
         "next of 0",
-        "loop int32 in 4 until 48",
+        "loop int32 in 4 until 49",
         "zero 1, 8 bytes",
-        "next of 34",
-        "branch bool in 3 to 61, 54",
+        "next of 35",
+        "branch bool in 3 to 62, 55",
         "copy 2 = 1, 16 bytes",
         "swap 1, 2",
         "view 5 = 0 + 24",
@@ -363,7 +363,7 @@ def test_the_listing():
         "follow 6 = start of 7",
         "view 6 = 6 + 8 bytes * int64 in 4 below 9 + -8",
         "halt if 5",
-        "jump to 61",
+        "jump to 62",
     ]
     assert [int(line[:5]) for line in str(program).splitlines()][:4] == [0, 13, 21, 29]
 

@@ -23,10 +23,16 @@ from fgrad.kernels import checks, intrinsics, native, pool, signals, stacks
 
 INTEGERS = intrinsics.INTEGERS
 OPERATIONS = (
-    *("CALL", "LOOP", "NEXT", "LEAVE", "BRANCH", "COPY", "ZERO", "SWAP", "VIEW"),
-    *("PUSH", "FOLLOW", "HALT"),
+    *("CALL", "NEXT", "COPY", "ZERO", "SWAP", "FOLLOW", "HALT"),
+    *(
+        "LOOP",
+        "LEAVE",
+        "BRANCH",
+        "PUSH",
+        "VIEW",
+    ),  # whose next two words are the slot of an integer, and its type
 )
-CALL, LOOP, NEXT, LEAVE, BRANCH, COPY, ZERO, SWAP, VIEW, PUSH, FOLLOW, HALT = range(len(OPERATIONS))
+CALL, NEXT, COPY, ZERO, SWAP, FOLLOW, HALT, LOOP, LEAVE, BRANCH, PUSH, VIEW = range(len(OPERATIONS))
 # faults; others are counts
 EXHAUSTED = -1  # of a stack for which there is no memory
 REFUSED = -2  # of a matrix that NumPy may refuse
@@ -61,31 +67,33 @@ def kernel(slots, args, lo, hi):
     while at < end:
         words = part(args, at)
         operation = words[0]
+        given = operation >= LOOP and words[1] >= 0  # whether there is an integer to look up
+        found = integer_at(slots, words, 1, words[2]) if given else NONE
         if operation == CALL:  # address, lo, hi, count of numbers, numbers...
             call(words[1], slots, part(words, 5), np.uintp(words[2]), np.uintp(words[3]))
             at += 5 + words[4]
-        elif operation == LOOP:  # slot or -1, count, to go, end, kind, moves, signals, time, (slot, bytes)...
-            if words[1] >= 0:
-                words[2] = integer_at(slots, words, 1, words[5])
-            words[3] = words[2]
-            at = at + 9 + 2 * words[6] if words[2] > 0 else words[4]
-        elif operation == NEXT or operation == LEAVE:  # place of the loop, slot of the condition to stay
-            loop = part(args, words[1])
-            stays = loop[3] > 1 if operation == NEXT else integer_at(slots, words, 2, NONE) != 0
+        elif operation == LOOP:  # slot or -1, type, count, to go, end, moves, signals, time, (slot, bytes)...
+            if given:
+                words[3] = found
+            words[4] = words[3]
+            at = at + 9 + 2 * words[6] if words[3] > 0 else words[5]
+        elif operation == NEXT or operation == LEAVE:  # place of the loop; of LEAVE behind slot and type
+            start = words[1] if operation == NEXT else words[3]
+            loop = part(args, start)
+            stays = loop[4] > 1 if operation == NEXT else found != 0
             if operation == LEAVE and stays:
-                at += 3
+                at += 4
             else:
-                steps = 1 if stays else loop[3] - loop[2]  # all moves are taken back
+                steps = 1 if stays else loop[4] - loop[3]  # all moves are taken back
                 for k in range(loop[6]):
                     pair = part(loop, 9 + 2 * k)
                     move(slots, pair[0], steps * pair[1])
-                loop[3] -= 1
-                at = words[1] + 9 + 2 * loop[6] if stays else loop[4]
-                if stays and loop[3] & MOST == 0 and interrupted(loop):
+                loop[4] -= 1
+                at = start + 9 + 2 * loop[6] if stays else loop[5]
+                if stays and loop[4] & MOST == 0 and interrupted(loop):
                     at = end  # with an exception of Python's
-        elif operation == BRANCH:  # slot or -1, kind, count, places...
-            chosen = clipped(integer_at(slots, words, 1, words[2]), words[3]) if words[1] >= 0 else NONE
-            at = part(words, 4)[chosen]
+        elif operation == BRANCH:  # slot or -1, type, count, places...
+            at = part(words, 4)[clipped(found, words[3])]
         elif operation == COPY:  # target, source, bytes
             copy(slots, words[1], words[2], words[3])
             at += 4
@@ -95,9 +103,9 @@ def kernel(slots, args, lo, hi):
         elif operation == SWAP:  # slot, slot
             swap(slots, words[1], words[2])
             at += 3
-        elif operation == PUSH:  # target, stack, bytes, slot of count or -1, kind, C function, faults
-            times = integer_at(slots, words, 4, words[5]) if words[4] >= 0 else ONE
-            if push(slots, words[1], words[2], words[3] * times, words[6]) != 0:
+        elif operation == PUSH:  # slot of a factor or -1, type, target, stack, bytes, C function, faults
+            times = found if given else ONE
+            if push(slots, words[3], words[4], words[5] * times, words[6]) != 0:
                 at += 8
             else:
                 int64_at(slots, words, 7)[0] = EXHAUSTED
@@ -111,10 +119,9 @@ def kernel(slots, args, lo, hi):
             if count != 0:
                 int64_at(slots, words, 1)[0] = count
                 at = end
-        else:  # VIEW: target, source, bytes, slot of an index or -1, kind, count, bytes of one
-            chosen = clipped(integer_at(slots, words, 4, words[5]), words[6]) if words[4] >= 0 else NONE
-            assign(slots, words[1], words[2])
-            move(slots, words[1], words[3] + words[7] * chosen)
+        else:  # VIEW: slot of an index or -1, type, target, source, bytes, count, bytes of one
+            assign(slots, words[3], words[4])
+            move(slots, words[3], words[5] + words[7] * clipped(found, words[6]))
             at += 8
 """
 )
@@ -173,16 +180,16 @@ class Assembler:
         source = -1 if count_slot is None else count_slot
         flat = [number for pair in moves for number in pair]
         watch = 0 if native.interpreted() else signals.watch()
-        self._add(LOOP, source, count, 0, -1, INTEGERS.index(dtype), len(moves), watch, 0, *flat)
+        self._add(LOOP, source, INTEGERS.index(dtype), count, 0, -1, len(moves), watch, 0, *flat)
         self._loops.append(at)
         yield
         self._loops.pop()
         self._add(NEXT, at)
-        self._words[at + 4] = len(self._words)
+        self._words[at + 5] = len(self._words)
 
     def leave_if_not(self, slot: int) -> None:
         """Leave the innermost loop unless the bool in a buffer holds."""
-        self._add(LEAVE, self._loops[-1], slot)
+        self._add(LEAVE, slot, INTEGERS.index("bool"), self._loops[-1])
 
     def jump(self, label: Label) -> None:
         """Go on at `label`, which is not outside of a loop that this is in."""
@@ -206,7 +213,7 @@ class Assembler:
 
     def view(self, target: int, source: int, offset: int = 0) -> None:
         """Let a slot hold the address that is `offset` bytes into the buffer of another."""
-        self._add(VIEW, target, source, offset, -1, 0, 1, 0)
+        self._add(VIEW, -1, 0, target, source, offset, 1, 0)
 
     def index(
         self, target: int, source: int, at: int, count: int, size: int, dtype: str = "int64", offset: int = 0
@@ -216,7 +223,7 @@ class Assembler:
         The number of the item is in slot `at`; numbers out of range mean the first or the last. The first
         item is `offset` bytes into the buffer.
         """
-        self._add(VIEW, target, source, offset, at, INTEGERS.index(dtype), count, size)
+        self._add(VIEW, at, INTEGERS.index(dtype), target, source, offset, count, size)
 
     def push(
         self,
@@ -241,7 +248,7 @@ class Assembler:
             dtype: of that integer.
         """
         times = -1 if times_slot is None else times_slot
-        self._add(PUSH, target, stack, count, times, INTEGERS.index(dtype), stacks.grow(), faults)
+        self._add(PUSH, times, INTEGERS.index(dtype), target, stack, count, stacks.grow(), faults)
 
     def follow(self, target: int, stack: int) -> None:
         """Let a slot hold the address of the first byte of a stack, until more is pushed."""
@@ -293,28 +300,28 @@ class Assembler:
         if operation == CALL:
             text = f"{self._names[w[0]]}({', '.join(map(str, w[4 : 4 + w[3]]))}) for {w[1]}:{w[2]}"
         elif operation == LOOP:
-            count = f"{INTEGERS[w[4]]} in {w[0]}" if w[0] >= 0 else str(w[1])
+            count = f"{INTEGERS[w[1]]} in {w[0]}" if w[0] >= 0 else str(w[2])
             pairs = zip(w[8 : 8 + 2 * w[5] : 2], w[9 : 9 + 2 * w[5] : 2], strict=True)
             moves = "".join(f", {slot} by {step}" for slot, step in pairs)
-            text = f"loop {count}{moves} until {w[3]}"
+            text = f"loop {count}{moves} until {w[4]}"
         elif operation == BRANCH:
             chosen = f"branch {INTEGERS[w[1]]} in {w[0]}" if w[0] >= 0 else "jump"
             text = f"{chosen} to {', '.join(map(str, w[3 : 3 + w[2]]))}"
         elif operation == PUSH:
-            times = f" * {INTEGERS[w[4]]} in {w[3]}" if w[3] >= 0 else ""
-            text = f"push {w[0]} = {w[2]} bytes{times} on {w[1]}"
+            times = f" * {INTEGERS[w[1]]} in {w[0]}" if w[0] >= 0 else ""
+            text = f"push {w[2]} = {w[4]} bytes{times} on {w[3]}"
         elif operation in _LINES:
             text = _LINES[operation].format(*w)
         else:
-            index = f"{w[6]} bytes * {INTEGERS[w[4]]} in {w[3]} below {w[5]}" if w[3] >= 0 else str(w[2])
-            shift = f" + {w[2]}" if w[3] >= 0 and w[2] else ""
-            text = f"view {w[0]} = {w[1]} + {index}{shift}"
+            index = f"{w[6]} bytes * {INTEGERS[w[1]]} in {w[0]} below {w[5]}" if w[0] >= 0 else str(w[4])
+            shift = f" + {w[4]}" if w[0] >= 0 and w[4] else ""
+            text = f"view {w[2]} = {w[3]} + {index}{shift}"
         return f"{at:5}  {text}"
 
 
 _LINES = {
     NEXT: "next of {0}",
-    LEAVE: "leave {0} if not {1}",
+    LEAVE: "leave {2} if not {0}",
     COPY: "copy {0} = {1}, {2} bytes",
     ZERO: "zero {0}, {1} bytes",
     SWAP: "swap {0}, {1}",
