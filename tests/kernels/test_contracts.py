@@ -55,6 +55,7 @@ def test_every_kernel_states_its_contract():
     found = dict.fromkeys(name.removeprefix("fgrad.") for name, _ in texts())
     assert found.keys() >= {
         "kernels.convolution",
+        "kernels.extremes",
         "kernels.gather_scatter",
         "kernels.scans",
         "kernels.sorting",

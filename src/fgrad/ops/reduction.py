@@ -13,6 +13,7 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import (
     ALONG,
     KEEPS_C_ORDER,
+    MEDIUM,
     PRIMITIVES,
     REDUCES,
     TOTAL,
@@ -25,7 +26,7 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.stored import Stored, are_axes, is_axis
 from fgrad.core.tensor import bind, refuse_complex
-from fgrad.ops.compiled import late, launched, launches_rows
+from fgrad.ops.compiled import FLOATS, backend, late, launched, launches_rows
 from fgrad.ops.linear import (
     Axes,
     apart_along_others,
@@ -57,8 +58,7 @@ def _reduction(
     """Declare a reduction by its derivative and by what joins two elements, or by what computes it."""
     if run is None:
         assert how  # noqa: S101 -- one of the two
-        reduce = getattr(np, how.join).reduce
-        run = lambda x, *, axes: reduce(x, axis=axes)  # noqa: E731
+        run = _by_numpy(how.join)
     declare(
         name,
         run=run,
@@ -69,6 +69,30 @@ def _reduction(
         traits={TOTAL, REDUCES, ALONG},
         stored=Stored({"axes": are_axes}, verify=verify),
     )
+
+
+def _by_numpy(join: str) -> Rule:
+    reduce = getattr(np, join).reduce
+    return lambda x, *, axes: reduce(x, axis=axes)
+
+
+_ROWS = 512  # for each of which NumPy starts a loop; these take as long as a call of a kernel
+
+
+def _extreme_of_rows(join: str, which: str) -> Rule:
+    """Return what finds the extreme numbers of many short rows by a kernel, of all else as NumPy does."""
+    slow = _by_numpy(join)
+
+    def run(x: Any, *, axes: Axes) -> Any:
+        if x.size < MEDIUM or x.__class__ is not np.ndarray or x.dtype not in FLOATS:
+            return slow(x, axes=axes)
+        kept = x.shape[: x.ndim - len(axes)]
+        rows = math.prod(kept)
+        if rows < _ROWS or axes != tuple(range(len(kept), x.ndim)) or not x.flags.c_contiguous:
+            return slow(x, axes=axes)
+        return backend("extremes").of_rows(x.reshape(rows, -1), which).reshape(kept)
+
+    return run
 
 
 def _has_elements(x: Aval, *, axes: Axes) -> bool:
@@ -191,13 +215,15 @@ def _cumprod(ct: Any, x: Any, *, axis: int) -> Any:
     return bind("multiply_no_nan", _suffix(ct, x, axis), _products_before(x, axis))
 
 
-for _name, _how in (
-    ("max", Reduction("maximum", -math.inf, "larger({}, {})", "max({}, {})")),
-    ("min", Reduction("minimum", math.inf, "smaller({}, {})", "min({}, {})")),
-    ("nanmax", Reduction("fmax", math.nan, "fmax({}, {})")),
-    ("nanmin", Reduction("fmin", math.nan, "fmin({}, {})")),
+for _name, _join, _identity, _floats, _integers in (
+    ("max", "maximum", -math.inf, "larger", "max({}, {})"),
+    ("min", "minimum", math.inf, "smaller", "min({}, {})"),
+    ("nanmax", "fmax", math.nan, "fmax", ""),
+    ("nanmin", "fmin", math.nan, "fmin", ""),
 ):
-    _reduction(_name, _extremum, _how, verify=_has_elements)
+    _how = Reduction(_join, _identity, f"{_floats}({{}}, {{}})", _integers)
+    _run = _extreme_of_rows(_join, _floats) if _integers else None
+    _reduction(_name, _extremum, _how, run=_run, verify=_has_elements)
 _reduction(
     "prod",
     _prod,
