@@ -6,6 +6,7 @@ import operator
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad.core.placement import placed
 from fgrad.core.tensor import bind
@@ -35,7 +36,10 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
         >>> fnp.diagonal(np.array([[1.0, 2.0], [3.0, 4.0]]))
         array([1., 4.])
     """
-    return _diagonal(moveaxis(a, (axis1, axis2), (-2, -1)), operator.index(offset))
+    a = as_value(a)
+    n = len(a.shape)
+    axes = normalize_axis_tuple((axis1, axis2), n)
+    return _diagonal(a if axes == (n - 2, n - 1) else moveaxis(a, axes, (-2, -1)), operator.index(offset))
 
 
 @implements(np.diag)

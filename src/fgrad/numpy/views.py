@@ -91,7 +91,12 @@ def diagonal(x: Any, offset: int = 0, *, writable: bool = False) -> Any:
     places = (i + max(-offset, 0), i + max(offset, 0))
     kind = Gathered if writable else GatheredReadOnly
     return _gathered(
-        kind, lambda a: np.diagonal(a, offset, -2, -1), x, *places, template=(Ellipsis, HOLE, HOLE)
+        kind,
+        lambda a: np.diagonal(a, offset, -2, -1),
+        x,
+        *places,
+        template=(Ellipsis, HOLE, HOLE),
+        unique=True,
     )
 
 
@@ -102,7 +107,8 @@ def windows(x: Any, places: Any, axis: int) -> Any:
         found = np.lib.stride_tricks.sliding_window_view(a, places.shape[1], axis)
         return np.moveaxis(found, -1, axis + 1)
 
-    return _gathered(GatheredReadOnly, strided, x, places, template=(*(slice(None),) * axis, HOLE))
+    template = (*(slice(None),) * axis, HOLE)
+    return _gathered(GatheredReadOnly, strided, x, places, template=template, unique=False)
 
 
 def zeros_beside(x: Any) -> Any:
@@ -111,12 +117,14 @@ def zeros_beside(x: Any) -> Any:
     return linked(ReadOnly, x, made, _IMAG, {}) if x.__class__ is Tensor else made
 
 
-def _gathered(kind: type[Gathered], strided: Any, x: Any, *places: Any, template: tuple[Any, ...]) -> Any:
+def _gathered(
+    kind: type[Gathered], strided: Any, x: Any, *places: Any, template: tuple[Any, ...], unique: bool
+) -> Any:
     if x.__class__ is np.ndarray:
         view = strided(x)
         view.setflags(write=x.flags.writeable and not issubclass(kind, ReadOnly))
         return view
-    made = bind("gather", x, *places, template=template)
+    made = bind("gather", x, *places, template=template, unique=unique)
     if x.__class__ is not Tensor:
         return made
     return linked_by_strides(kind, strided, x, made, _GATHER, {"template": template}, *places)
