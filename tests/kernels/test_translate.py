@@ -289,6 +289,39 @@ def test_comparisons_in_a_chain():
     assert both_ways(text, x, x, x, hi=4).tolist() == [0, 1, 0, 0]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("sign", "+-")
+def test_bits_do_not_depend_on_where_a_loop_is_cut(sign, dtype):
+    """Of products beside sums, in vectors, shorter ones behind them, and what is left."""
+    rows = []
+    for k in range(8):
+        r, c = divmod(k, 4)
+        pairs = (
+            f"b0[i * U8 + U{2 * r}] * b1[i * U8 + U{c}]",
+            f"b0[i * U8 + U{2 * r + 1}] * b1[i * U8 + U{c + 4}]",
+        )
+        others = (f"b2[i * U4 + U{r}] * b1[i * U8 + U{c}]", f"b2[i * U4 + U{r + 2}] * b1[i * U8 + U{c + 4}]")
+        rows.append(f"b3[i * U8 + U{k}] = ({' + '.join(pairs)}) {sign} ({' + '.join(others)})")
+    text = "\n".join([
+        *(f"U{k} = np.uintp({k})" for k in range(9)),
+        "def kernel(slots, args, lo, hi):",
+        *(f"    b{k} = alone({dtype}_at(slots, args, {k}))" for k in range(3)),
+        f"    b3 = {dtype}_at(slots, args, 3)",
+        "    for i in range(lo, hi):",
+        *(f"        {row}" for row in rows),
+    ])  # fmt: skip
+    count = 82
+    random = np.random.default_rng(3)
+    given = [random.normal(size=count * n).astype(dtype) for n in (8, 8, 4)]
+    made, found = native.compiled(text + "\n"), []
+    for cuts in ([0, count], [0, 64, count], [0, 48, 71, count], list(range(count + 1))):
+        out = np.zeros(8 * count, dtype)
+        for lo, hi in itertools.pairwise(cuts):
+            run(made, [*given, out], hi=hi, lo=lo)
+        found.append(out.tobytes())
+    assert len(set(found)) == 1
+
+
 @unchecked("kernels are no vector code")
 def test_long_sums_are_taken_in_vectors():
     text = kernel("s = 0.0", "for i in range(lo, hi):", "    s = add_any(s, a[i])", "c[0] = s")

@@ -62,14 +62,18 @@ class _Changing(Value):
         self._lines, self._at = lines, len(lines) - 1
 
 
-class Product(_Changing):
-    """A product of floats."""
+class Product(Value):
+    """A product of floats, and what was multiplied."""
 
-    __slots__ = ()
+    __slots__ = ("factors",)
 
-    def round(self) -> None:
-        """Do not let it be fused with a sum."""
-        self._lines[self._at] = self._lines[self._at].replace(" contract ", " ", 1)
+    def __init__(self, made: Value, factors: tuple[Value, Value]) -> None:
+        super().__init__(made.type, made.spelled, made.text)
+        self.factors = factors
+
+    def rounded(self) -> Value:
+        """Return what is not to be fused with a sum."""
+        return Value(self.type, self.spelled, self.text)
 
 
 class Phi(_Changing):
@@ -378,8 +382,7 @@ class Builder:
 
     def fmul(self, lhs: Value, rhs: Value, flags: tuple[str, ...] = ()) -> Value:
         """Return a product."""
-        x = _product(self, lhs, rhs, flags)
-        return Product(x.type, x.spelled, x.text, self.lines)
+        return Product(_product(self, lhs, rhs, flags), (lhs, rhs))
 
     def fneg(self, value: Value, flags: tuple[str, ...] = ()) -> Value:
         """Return a number with the other sign."""

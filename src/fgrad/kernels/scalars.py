@@ -32,8 +32,8 @@ class Builder(assembly.Builder):
     """Writes the instructions of a kernel.
 
     Attributes:
-        floats: the flags of arithmetic of floats: contract, for fused multiply-add, or none.
-        differences: those of differences: a product that one side alone does not round makes them wrong.
+        floats: the flags of arithmetic of floats: contract, where products and sums are fused, or none.
+        differences: the same for differences: a product that one side alone does not round makes them wrong.
         title: what to call the kernel.
         where: the text of what is being written.
     """
@@ -209,10 +209,12 @@ def binary(
             return _remainder(builder, x, y)
         if operation not in _FLOATS:
             raise UntranslatableError(f"{operation.__name__} of floats")
-        rounds = builder.differences if operation is ast.Sub else builder.floats
-        if rounds and operation in {ast.Add, ast.Sub}:
-            _leave_one_product(x.value, y.value)
-        return Number(kind, _FLOATS[operation](builder, x.value, y.value, rounds))
+        if operation is ast.Add and builder.floats:
+            return Number(kind, _sum(builder, x.value, y.value))
+        if operation is ast.Sub and builder.differences:
+            return Number(kind, _difference(builder, x.value, y.value))
+        flags = builder.floats if operation is not ast.Sub else ()
+        return Number(kind, _FLOATS[operation](builder, x.value, y.value, flags))
     if operation in {ast.Add, ast.Mult} and kind == "uint64":
         return Number(kind, _WHOLE[operation](builder, x.value, y.value, flags))
     if operation in _WHOLE:
@@ -370,14 +372,37 @@ def _divided(builder: Builder, x: Number, y: Number) -> tuple[Number, Number]:
     return Number(kind, quotient), Number(kind, rest)
 
 
-def _leave_one_product(x: assembly.Value, y: assembly.Value) -> None:
-    """Of two products that are added, let the first one alone be fused with the sum.
+def _sum(builder: Builder, x: assembly.Value, y: assembly.Value) -> assembly.Value:
+    """Return `x + y`, fused with the first of them that is a product nobody else needs.
 
-    LLVM would fuse either, and not the same one in vectors as in what is left of a loop behind them, so that
-    bits would depend on where threads cut it.
+    It is said here which product is fused. LLVM would fuse what it finds beside a sum when it chooses
+    instructions, and not the same in vectors as in what is left of a loop behind them, so that bits would
+    depend on where threads cut it.
     """
-    if isinstance(x, assembly.Product) and isinstance(y, assembly.Product) and x is not y:
-        y.round()
+    if isinstance(x, assembly.Product):
+        return _fused(builder, *x.factors, y)
+    if isinstance(y, assembly.Product):
+        return _fused(builder, *y.factors, x)
+    return builder.fadd(x, y)
+
+
+def _difference(builder: Builder, x: assembly.Value, y: assembly.Value) -> assembly.Value:
+    """Return `x - y`, likewise."""
+    if isinstance(x, assembly.Product):
+        return _fused(builder, *x.factors, builder.fneg(y))
+    if isinstance(y, assembly.Product):
+        first, second = y.factors
+        return _fused(builder, builder.fneg(first), second, x)
+    return builder.fsub(x, y)
+
+
+def _fused(builder: Builder, x: assembly.Value, y: assembly.Value, z: assembly.Value) -> assembly.Value:
+    """Return `x * y + z`, rounded once where the processor does so."""
+    signature = ir.FunctionType(x.type, [x.type] * 3)
+    made: assembly.Value = builder.call(
+        builder.module.declare_intrinsic("llvm.fmuladd", [x.type], signature), [x, y, z]
+    )
+    return made
 
 
 def _remainder(builder: Builder, x: Number, y: Number) -> Number:

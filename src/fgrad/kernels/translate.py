@@ -112,7 +112,7 @@ class _Writer:
         self.kinds: dict[str, str] = {}  # of the variables of the function that is being written
         self.arrays: dict[str, Array] = {}  # its variables that are arrays, always the same
         self.places: dict[tuple[str, str], Any] = {}  # of a variable as it has one kind
-        self.steady: frozenset[str] = frozenset()  # its variables that need no memory
+        self.steady: Mapping[str, int] = {}  # its variables that need no memory, and how often they are read
         self.values: dict[str, Number] = {}  # of these
         self.loops: list[_Loop] = []
         self.depth = 0
@@ -310,7 +310,10 @@ class _Writer:
         if not isinstance(value, Number) or name in self.arrays:
             raise UntranslatableError(f"{name} is not a number")
         if name in self.steady:
-            self.values[name] = Number(value.kind, value.value, limits=value.limits)
+            known = value.value
+            if self.steady[name] > 1 and isinstance(known, assembly.Product):
+                known = known.rounded()
+            self.values[name] = Number(value.kind, known, limits=value.limits)
             self.kinds[name] = value.kind
             return
         place = self.places.get((name, value.kind))
@@ -595,8 +598,11 @@ class _Pointed(Array):
 
 
 @functools.lru_cache(config.cache_entries())
-def _steady(function: ast.FunctionDef) -> frozenset[str]:
-    """Return the variables that are assigned at one place, inside of all that surrounds their reads."""
+def _steady(function: ast.FunctionDef) -> dict[str, int]:
+    """Return the variables that are assigned at one place, inside of all that surrounds their reads.
+
+    With each, how many reads of it there are.
+    """
     stores: dict[str, list[tuple[int, ...]]] = {}
     loads: dict[str, list[tuple[int, ...]]] = {}
 
@@ -624,11 +630,11 @@ def _steady(function: ast.FunctionDef) -> frozenset[str]:
     visit(function.body, ())
     for parameter in function.args.args:
         stores.setdefault(parameter.arg, []).append(())
-    return frozenset(
-        name
+    return {
+        name: len(loads.get(name, ()))
         for name, places in stores.items()
         if len(places) == 1 and all(at[: len(places[0])] == places[0] for at in loads.get(name, ()))
-    )
+    }
 
 
 @functools.cache
