@@ -378,7 +378,7 @@ def test_the_interpreter_of_tables_by_numba():
     program.swap(2, 1)
     program.view(1, 3)
     results = []
-    for kernel in (vm.interpreter(), by_numba.compiled(vm._TEXT)):
+    for kernel in (vm.interpreter(vm.Assembler()), by_numba.compiled(vm._TEXT)):
         buffers = [np.arange(1, 5), np.zeros(1, int), np.zeros(1, int), np.zeros(1, int)]
         slots = checks.addresses(buffers)
         vm.call(kernel, program.words, slots, 0, len(program))

@@ -30,7 +30,7 @@ def run(program, *buffers):
     else:
         slots = checks.addresses(buffers)
         before = slots.copy()
-    vm.call(vm.interpreter(), program.words, slots, 0, len(program))
+    vm.call(vm.interpreter(program), program.words, slots, 0, len(program))
     if not native.interpreted():
         return slots - before
     return None

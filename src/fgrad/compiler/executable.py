@@ -317,7 +317,7 @@ class _Context:
         else:
             self.slots = checks.addresses(self.arrays)
         self.initial = None if self.interpreted else self.slots.copy()
-        self.words = plan.table.words
+        self.words, self.interpreter = plan.table.words, vm.interpreter(plan.table)
         self.complex = [k for k, v in enumerate((*plan.inputs, *plan.outputs)) if is_pair(v.aval)]
         self.titles = titles(plan) if apart else []
         pieces = list(plan.pieces(apart=apart))
@@ -360,7 +360,7 @@ class _Context:
     def _step(self, step: Segment | Shared | Python) -> Callable[[], None]:
         slots, words = self.slots, self.words
         if isinstance(step, Segment):
-            return partial(vm.call, vm.interpreter(), words, slots, step.start, step.stop)
+            return partial(vm.call, self.interpreter, words, slots, step.start, step.stop)
         if isinstance(step, Shared):
             loop = vm.Loop(step.kernel, step.numbers, slots)
             return partial(threads.share, loop, (), step.turns, step.elements)

@@ -36,7 +36,7 @@ from fgrad.core import control_flow
 from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.core.trace import place_of
-from fgrad.kernels import entry, native, stacks, threads, vm
+from fgrad.kernels import entry, native, pool, stacks, threads, vm
 
 ALIGN = 64  # bytes: a cache line
 OPERATIONS = 8  # which take as long as an element takes to `threads.share`
@@ -148,7 +148,9 @@ class Plan(layout.Plan):
         self.results: list[int | None] = [
             self.block.known[y] if isinstance(y, Var) else None for y in results
         ]
-        native.compiled_all([*entry.runtime(), *self.block.keys()], name, unrolled(program.equations))
+        shares = alone and self.shares
+        keys = [*entry.runtime(whole=self.block.is_native() and not shares), *self.block.keys()]
+        native.compiled_all(keys, name, unrolled(program.equations), pool.pool if shares else None)
         self.table: vm.Assembler = vm.Assembler()
         self.work = 0
         self.marks: list[Mark] = []

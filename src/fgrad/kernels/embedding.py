@@ -80,7 +80,7 @@ class Embedding:
             raise NotImplementedError(
                 "as_njit does not know where arrays end, so it is not available with FGRAD_CHECK=1"
             )
-        table, interpreter, start = program.deaf_words, vm.interpreter(), native.compiled(_TEXT)
+        table, interpreter, start = program.deaf_words, vm.interpreter(program), native.compiled(_TEXT)
         count = len(slots)
         grown = [k for k, s in enumerate(slots) if s is stacks.STACK]
         begin = -(-8 * stacks.WORDS * len(grown) // ALIGNMENT) * ALIGNMENT  # of the scratch buffer proper

@@ -122,11 +122,15 @@ def kernel(this, args, count):
 KEY: native.Key = (_TEXT, "entry")
 
 
-def runtime() -> list[native.Key]:
-    """Return what every program needs besides its own kernels, as of `native.compiled_all`."""
+def runtime(*, whole: bool) -> list[native.Key]:
+    """Return what a program needs besides its own kernels, as of `native.compiled_all`.
+
+    Args:
+        whole: whether its table is all of it, so that machine code can begin it.
+    """
     if native.interpreted():
         return []
-    return [vm.KEY, KEY] if is_available() else [vm.KEY]
+    return [vm.KEY, KEY] if whole and is_available() else [vm.KEY]
 
 
 def is_available() -> bool:
@@ -221,7 +225,7 @@ class _Method(ctypes.Structure):
 def _native_entry(
     specs: list[Spec], program: vm.Assembler, arrays: list[np.ndarray[Any, Any] | None], release: bool
 ) -> Callable[..., Any]:
-    table, interpreter = program.words, vm.interpreter()
+    table, interpreter = program.words, vm.interpreter(program)
     encoded = [word for spec in specs for word in _encoded(spec)]
     at = len(FIELDS) + len(encoded)
     words = np.zeros(at + len(table) + 2 * len(arrays), np.int64).view(_Words)

@@ -119,13 +119,16 @@ def deferred(text: str, signature: str = "kernel") -> Kernel:
     return _kernels.get(key) or (compiled(*key) if interpreted() else Deferred(key))
 
 
-def compiled_all(keys: Iterable[Key], name: str = "", hint: str = "") -> list[Kernel]:
+def compiled_all(
+    keys: Iterable[Key], name: str = "", hint: str = "", beside: Callable[[], Any] | None = None
+) -> list[Kernel]:
     """Return the kernels of `keys`, of which as many are compiled at a time as there are threads.
 
     Args:
         keys: arguments of `compiled`.
         name: of the program that needs them, to be shown where it takes long.
         hint: what to say then.
+        beside: what else this thread makes while others compile.
     """
     keys = list(keys)
     missing = [key for key in dict.fromkeys(keys) if not _is_there(key)]
@@ -139,6 +142,8 @@ def compiled_all(keys: Iterable[Key], name: str = "", hint: str = "") -> list[Ke
             given = {_whole(*key): key for key in missing}
             for whole, (_, signature) in given.items():
                 threads.give(whole, signature)
+            if beside is not None:
+                beside()
 
             def keep(_: Key) -> None:
                 whole, made = threads.take()

@@ -402,9 +402,9 @@ def _code() -> _Code:
     run = ctypes.CFUNCTYPE(None, *[ctypes.c_size_t] * 4)(share)
     help = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_size_t] * 2)(engine.get_function_address("help"))
     empty, turns = np.zeros(WORDS, np.int64), 1000
-    start = perf_counter()
+    start = thread_time()  # others may have the core for a while
     help(empty.ctypes.data, turns)
-    turns = int(turns * PATIENCE / (perf_counter() - start))
+    turns = int(turns * PATIENCE / max(thread_time() - start, 1e-6))
     doze, unit = _sleep()
     time = max(1, round(NAP / unit))
     return _Code(help, run, share, strips, doze, time, turns, engine)

@@ -330,14 +330,14 @@ _LINES = {
 }
 
 
-def interpreter() -> native.Kernel:
-    """Return the kernel that runs tables: its `args` are the table, `lo` and `hi` the part to run.
+def interpreter(program: Assembler) -> native.Kernel:
+    """Return the kernel that runs tables: its `args` are that of a program, `lo` and `hi` the part to run.
 
-    Its `function` raises what handlers of signals raise, such as KeyboardInterrupt; nothing is known of the
-    buffers then.
+    Its `function` raises what handlers of signals raise, such as KeyboardInterrupt, where there are loops;
+    nothing is known of the buffers then.
     """
     kernel = native.compiled(*KEY)
-    if not native.interpreted() and kernel.function.__class__ is not _Started:
+    if program.has_loops and not native.interpreted() and kernel.function.__class__ is not _Started:
         kernel.function = _Started(kernel.address)
     return kernel
 
