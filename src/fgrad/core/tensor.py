@@ -705,11 +705,15 @@ def _boxed(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) 
         key += key
         if a.__class__ is Tensor:
             nodes = a._nodes
-            if nodes and tape is not None:  # else they are of recordings that ended
-                if len(nodes) != 1 or nodes[0].tape is not tape:
+            if nodes:
+                if tape is None:
+                    if any(n.tape in s.traces for n in nodes):  # else they are of recordings that ended
+                        return _general(primitive, args, params)
+                elif len(nodes) != 1 or nodes[0].tape is not tape:
                     return _general(primitive, args, params)
-                parents += nodes
-                key += 1
+                else:
+                    parents += nodes
+                    key += 1
             values.append(a._value)
         else:
             values.append(a)

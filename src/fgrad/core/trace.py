@@ -37,6 +37,7 @@ class Trace:
     title: str = "trace"
     remedy = ""  # what to do instead of asking a tracer for its value
     is_tape = False
+    stacks = False  # whether `process_alone` may be asked where other traces are under it
     is_staged = False  # whether it runs once for all values
     # generators that draw for the sake of shapes, and their states
     drawn: list[tuple[Any, Any]] | None = None
@@ -190,7 +191,7 @@ class State:
     """The live traces of one thread or task, innermost last."""
 
     __slots__ = (
-        *("base", "has_tracers", "foreign", "greedy", "interceptor"),
+        *("base", "has_tracers", "foreign", "greedy", "interceptor", "lower"),
         *("sole", "stale", "thread", "traces", "upper", "suspended"),
     )
 
@@ -214,8 +215,12 @@ class State:
         # views whose base was written to; they are to be made anew while these traces are the live ones
         self.stale: list[weakref.ref[Any]] = []
         self.sole: Any = NOTHING
-        self.base: Any = None  # the only trace, or the lower one of two, where that is no tape
+        # the innermost trace that is no tape, if one tape at most is above it, and it is alone or `stacks`
+        self.base: Any = None
         self.upper: Any = None  # the tape above it
+        self.lower: dict[
+            int, State
+        ] = {}  # by level: the stacks of the traces under it, which `under` has made
         self.greedy: Any = None  # the innermost trace that takes what is done with values of others
         if len(traces) == 1 and traces[0].is_tape and interceptor is None:
             self.sole = traces[0]
@@ -225,11 +230,11 @@ class State:
                 self.has_tracers = True
                 if t.greedy:
                     self.greedy = t
-        if self.has_tracers and not suspended and interceptor is None and not traces[0].is_tape:
-            if len(traces) == 1:
-                self.base = traces[0]
-            elif len(traces) == 2 and traces[1].is_tape:
-                self.base, self.upper = traces
+        if self.has_tracers and not suspended and interceptor is None:
+            upper = traces[-1] if traces[-1].is_tape else None
+            base = traces[-2] if upper else traces[-1]
+            if base is traces[0] or (base.stacks and self.greedy is None):
+                self.base, self.upper = base, upper
 
 
 NOTHING = object()
@@ -283,6 +288,20 @@ class running(Block):  # noqa: N801 -- reads as a function; a generator would co
         self._watch = None
         self._before: State | None = None
         self._state = _made(tuple(traces), suspended, interceptor or current().interceptor)
+
+    @classmethod
+    def under(cls, level: int) -> running:
+        """Run a block with the live traces under `level`."""
+        block = cls.__new__(cls)
+        block._watch = block._before = None
+        here = current()
+        found = here.lower.get(level)
+        if found is None:
+            found = _made(tuple([t for t in here.traces if t.level < level]), (), here.interceptor)
+            if here is not FLOOR:
+                here.lower[level] = found
+        block._state = found
+        return block
 
     def __enter__(self) -> None:
         before = current()

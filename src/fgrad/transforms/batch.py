@@ -15,7 +15,7 @@ from fgrad.core.aval import Shape
 from fgrad.core.placement import near
 from fgrad.core.primitive import ITSELF, VJP, WEIGHTS, Primitive
 from fgrad.core.tensor import Tensor, bind, wrap
-from fgrad.core.trace import Trace, Tracer, below, current, next_level, running, user_line
+from fgrad.core.trace import Trace, Tracer, current, next_level, running, user_line
 from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, reshape, shifted
 from fgrad.transforms.calling import plain
@@ -157,6 +157,7 @@ class Batch(Trace):
     """Applies each primitive to all examples at once; the batch axis is the first."""
 
     title = "vmap"
+    stacks = True
     remedy = (
         "Inside vmap a value stands for many examples, which no NumPy array holds: assign to a Tensor "
         "(fgrad.numpy.zeros instead of numpy.zeros), compute with functions that have a rule, use "
@@ -195,7 +196,7 @@ class Batch(Trace):
         """Apply the batch rule of `primitive`, below this trace."""
         mapped = tuple([self.owns(a) for a in args])
         values = [a._value.whole if m else a for a, m in zip(args, mapped, strict=True)]
-        with running(below(self.level)):
+        with running.under(self.level):
             if primitive.name in self.across and params["over"] is self:
                 out, is_mapped = self.across[primitive.name](*values, **params)
                 return BatchedTracer(self, out) if is_mapped else out
@@ -208,7 +209,7 @@ class Batch(Trace):
         return BatchedTracer(self, out)
 
     def process_alone(self, primitive: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Apply the batch rule of `primitive` to arrays, which no other trace concerns."""
+        """Apply the batch rule of `primitive` to values that no other trace concerns but as examples do."""
         if primitive.batch is None or primitive.name in self.across:
             return NotImplemented
         mapped, wholes = [], []
@@ -225,7 +226,11 @@ class Batch(Trace):
                 wholes.append(v)
         if True not in mapped:
             return primitive.run(*wholes, **params)
-        return BatchedTracer(self, primitive.batch(tuple(mapped), *wholes, **params))
+        if current().traces[0] is self:
+            return BatchedTracer(self, primitive.batch(tuple(mapped), *wholes, **params))
+        with running.under(self.level):
+            out = primitive.batch(tuple(mapped), *wholes, **params)
+        return BatchedTracer(self, out)
 
 
 def example(mapped: Sequence[bool], values: Sequence[Any], i: int) -> list[Any]:
