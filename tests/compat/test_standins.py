@@ -101,6 +101,20 @@ def test_nothing_is_imported_before():
     assert "fgrad.compat.autograd" not in run("-c", "import sys, fgrad; print(*sys.modules)").stdout.split()
 
 
+def test_modules_of_scipy_are_loaded_when_they_are_asked_for():
+    text = """
+import sys, fgrad.compat.autograd
+fgrad.compat.autograd.install()
+from autograd.scipy.special import gammaln
+slow = {"scipy.stats", "scipy.integrate", "fgrad.scipy.stats", "fgrad.scipy.integrate"}
+print(*slow & set(sys.modules))
+import autograd.scipy
+print(autograd.scipy.stats.norm.cdf(0.0))
+"""
+    ran = run("-c", text)
+    assert ran.stdout.split() == ["0.5"], ran.stderr
+
+
 def test_install_can_be_called_twice():
     if "autograd" in sys.modules:
         pytest.skip("autograd itself is loaded")

@@ -23,13 +23,11 @@ def _some(found: Any, *names: str, **renamed: str) -> Source:
 
 
 def _scipy(part: str, *of: str) -> Source:
-    """Return the source of a table of `scientific`, which needs SciPy."""
+    """Return the source of what a function of `scientific` returns, which needs SciPy."""
 
     def names() -> Mapping[str, Any]:
-        table: Mapping[str, Any] = getattr(import_module(f"{_HERE}.scientific"), part)
-        for key in of:
-            table = table[key]
-        return table
+        found: Mapping[str, Any] = getattr(import_module(f"{_HERE}.scientific"), part)(*of)
+        return found
 
     return names
 
@@ -108,13 +106,11 @@ MODULES: dict[str, Source] = {
     "autograd.numpy.numpy_vspaces": _some(spaces, "ArrayVSpace", "ComplexArrayVSpace"),
     "autograd.numpy.numpy_wrapper": together(_NUMPY, _some(arrays, "wrap_namespace")),
     "autograd.numpy.random": lambda: arrays.RANDOM,
-    "autograd.scipy": _loaded(
-        *(f"autograd.scipy.{name}" for name in ("integrate", "linalg", "signal", "special", "stats"))
-    ),
-    "autograd.scipy.integrate": _scipy("INTEGRATE"),
-    "autograd.scipy.linalg": _scipy("LINALG"),
-    "autograd.scipy.signal": _scipy("SIGNAL"),
-    "autograd.scipy.special": _scipy("SPECIAL"),
+    "autograd.scipy": dict,  # its modules are loaded when they are asked for
+    "autograd.scipy.integrate": _scipy("integrate"),
+    "autograd.scipy.linalg": _scipy("linalg"),
+    "autograd.scipy.signal": _scipy("signal"),
+    "autograd.scipy.special": _scipy("special"),
     "autograd.scipy.stats": dict,
     "autograd.test_util": module(f"{_HERE}.checks"),
     "autograd.tracer": together(
@@ -128,4 +124,4 @@ MODULES: dict[str, Source] = {
     "autograd.wrap_util": _some(operators, "get_doc", "get_name", "unary_to_nary", "wraps"),
 }
 for _name in ("beta", "chi2", "dirichlet", "gamma", "multivariate_normal", "norm", "poisson", "t"):
-    MODULES[f"autograd.scipy.stats.{_name}"] = _scipy("STATS", _name)
+    MODULES[f"autograd.scipy.stats.{_name}"] = _scipy("stats", _name)

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
-import scipy.integrate
-import scipy.linalg
-import scipy.special
-import scipy.stats
 
-import fgrad.scipy.integrate
-import fgrad.scipy.linalg
-import fgrad.scipy.special
-import fgrad.scipy.stats
 from fgrad import numpy as fnp
 from fgrad.compat.autograd.arrays import names
 from fgrad.extend.engine import for_tensors
@@ -42,17 +35,30 @@ def _functions(theirs: Any, ours: Any, wanted: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-STATS: dict[str, dict[str, Any]] = {
-    name: _functions(getattr(scipy.stats, name), getattr(fgrad.scipy.stats, name), wanted)
-    for name, wanted in _DISTRIBUTIONS.items()
-}
-SPECIAL: dict[str, Any] = names(
-    {name: getattr(scipy.special, name) for name in (*scipy.special.__all__, "jn")}, fgrad.scipy.special
-)
-LINALG: dict[str, Any] = names(
-    {name: getattr(scipy.linalg, name) for name in scipy.linalg.__all__}, fgrad.scipy.linalg
-)
-INTEGRATE: dict[str, Any] = {"odeint": fgrad.scipy.integrate.odeint}
+# modules of SciPy, and fgrad's beside them, take long to load: what is not asked for stays out
+
+
+def stats(name: str) -> dict[str, Any]:
+    """Return the functions of a distribution."""
+    theirs, ours = (getattr(import_module(module), name) for module in ("scipy.stats", "fgrad.scipy.stats"))
+    return _functions(theirs, ours, _DISTRIBUTIONS[name])
+
+
+def special() -> dict[str, Any]:
+    """Return the special functions."""
+    theirs, ours = import_module("scipy.special"), import_module("fgrad.scipy.special")
+    return names({name: getattr(theirs, name) for name in (*theirs.__all__, "jn")}, ours)
+
+
+def linalg() -> dict[str, Any]:
+    """Return the functions of matrices."""
+    theirs, ours = import_module("scipy.linalg"), import_module("fgrad.scipy.linalg")
+    return names({name: getattr(theirs, name) for name in theirs.__all__}, ours)
+
+
+def integrate() -> dict[str, Any]:
+    """Return what solves differential equations."""
+    return {"odeint": import_module("fgrad.scipy.integrate").odeint}
 
 
 # ---- autograd's own convolution
@@ -114,4 +120,6 @@ def convolve(
     return full[(..., *parts)]
 
 
-SIGNAL: Mapping[str, Any] = {"convolve": convolve}
+def signal() -> dict[str, Any]:
+    """Return what convolves."""
+    return {"convolve": convolve}
