@@ -111,7 +111,7 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
     under = state.traces
     top = 0
     if tapes:
-        args = [_kept(a) for a in args]
+        args = [a if a.__class__ is Tensor else _kept(a) for a in args]
         top = tapes[-1].level
         under = tuple([t for t in under if t.level < top])
     # vmaps, and tapes that follow none of the arguments, never ask for the rule
@@ -126,9 +126,13 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
         with _seen_by(state.traces, rule, rule.above):
             made = rule.primal(*inner)
         return [_free(o) if rule.hidden else _as_tensor(o) for o in made]
-    links = [(tape, [node_on(tape, a) for a in args]) for tape in tapes]
-    rule.followed = tuple(map(any, zip(*[nodes for _, nodes in links], strict=True)))
-    inner = [_lowered(a, under, handles=not rule.in_arrays) for a in args]
+    inner = []
+    nodes: list[list[Any]] = [[] for _ in tapes]  # by which each tape knows the arguments
+    for a in args:
+        inner.append(_lowered(a, under, handles=not rule.in_arrays))
+        for found, tape in zip(nodes, tapes, strict=True):
+            found.append(node_on(tape, a))
+    rule.followed = tuple(map(any, zip(*nodes, strict=True)))
     above = tuple([t for t in state.traces if t.is_tape and t.level >= top]) if rule.is_closed else ()
     with _seen_by(under, rule, above):
         made = rule.forward(*inner)
@@ -137,19 +141,17 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
     if outs is None:
         others = [t for t in under if t not in tapes] if rule.is_closed else ()
         outs = [_free(o, others) for o in made]
-    vjp_rule = _vjp_rule(rule, args, several=len(outs) != 1)
+    several = len(outs) != 1
+    vjp_rule = _vjp_rule(rule, args, several=several)
     avals = [(o._value.shape, o._value.dtype) for o in outs]
-    for tape, nodes in links:
-        pattern = tuple([n is not None for n in nodes])
-        parents = tuple([n for n in nodes if n is not None])
-        if len(outs) == 1:
-            if avals[0][1].kind in "fc":
-                outs[0]._nodes += (tape.node(vjp_rule, (pattern,), parents, aval=avals[0]),)
-            continue
-        node = tape.node(vjp_rule, (pattern,), parents, aval=avals)
-        for i, (out, (_, dtype)) in enumerate(zip(outs, avals, strict=True)):
-            if dtype.kind in "fc":
-                out._nodes += (tape.node(Pick(i, len(outs)), (), (node,)),)
+    for tape, found in zip(tapes, nodes, strict=True):
+        pattern, parents = tuple(map(bool, found)), tuple(filter(None, found))
+        if several:
+            node = tape.node(vjp_rule, (pattern,), parents, aval=avals)
+        for i, (out, aval) in enumerate(zip(outs, avals, strict=True)):
+            if aval[1].kind in "fc":
+                n = tape.node(Pick(i, len(outs)), (), (node,)) if several else None
+                out._nodes += (n or tape.node(vjp_rule, (pattern,), parents, aval=aval),)
     for o, out in zip(made, outs, strict=True):
         if o.__class__ is Tensor and o._nodes and any(n.vjp is HIDDEN for n in o._nodes):
             o._nodes = out._nodes  # forward may have kept it
@@ -248,8 +250,12 @@ def _vjp_rule(rule: Rule, args: Sequence[Any], *, several: bool) -> VJP:
                 f"the backward rule of {rule.name} returned {len(results)} cotangents, but there are "
                 f"{len(avals)} arguments; return one for each, None where there is no gradient"
             )
-        checked = [_checked(results[i], aval, i, rule.name) for i, aval in enumerate(avals)]
-        return [c for c, tracked in zip(checked, pattern, strict=True) if tracked]
+        back = []
+        for i, tracked in enumerate(pattern):
+            c = _checked(results[i], avals[i], i, rule.name)
+            if tracked:
+                back.append(c)
+        return back
 
     vjp_rule = VJP(call)
     push = rule.forward_rule()

@@ -54,6 +54,7 @@ def unary_to_nary(unary_operator: Function) -> Function:
     The operator made takes `(fun, argnum=0, *options)`; argnum is an index, or a tuple or list of indices,
     for which the one argument is the tuple of these arguments.
     """
+    op = get_name(unary_operator)
 
     @wraps(unary_operator)
     def nary_operator(fun: Function, argnum: Any = 0, *options: Any, **more: Any) -> Function:
@@ -61,13 +62,6 @@ def unary_to_nary(unary_operator: Function) -> Function:
             raise AssertionError(f"argnum must be an integer, a tuple or a list, not {argnum!r}")
         name, doc = str(get_name(fun)), get_doc(fun)
 
-        @wraps(
-            fun,
-            "{op}_of_{fun}_wrt_argnum_{argnum}",
-            "    {op} of function {fun} with respect to argument number {argnum}; takes its arguments.",
-            op=get_name(unary_operator),
-            argnum=argnum,
-        )
         def nary(*args: Any, **kwargs: Any) -> Any:
             def unary(x: Any) -> Any:
                 new = list(args)
@@ -82,7 +76,11 @@ def unary_to_nary(unary_operator: Function) -> Function:
             x = args[argnum] if argnum.__class__ is int else tuple([args[i] for i in argnum])
             return unary_operator(unary, x, *options, **more)
 
-        return nary  # type: ignore[no-any-return]
+        nary.__name__ = f"{op}_of_{name}_wrt_argnum_{argnum}"
+        nary.__doc__ = (
+            f"    {op} of function {name} with respect to argument number {argnum}; takes its arguments."
+        )
+        return nary
 
     return nary_operator  # type: ignore[no-any-return]
 

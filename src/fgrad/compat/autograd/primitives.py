@@ -87,19 +87,18 @@ class _Applied(Rule):
     def backward(self, *cts: Any) -> Sequence[Any]:
         g = tree.unflatten(self.out_structure, self._completed(cts))
         wanted = self.wanted or (True,) * len(self.leaves)
-        asked = [k for k, group in enumerate(self.groups) if True in wanted[group]]
-        argnums = tuple([self.places[k] for k in asked])
+        asked = {i: group for i, group in zip(self.places, self.groups, strict=True) if True in wanted[group]}
         back: list[Any] = [None] * len(self.leaves)
-        for k, ct in zip(asked, self._pulled(argnums, g), strict=True):
+        for (i, group), ct in zip(asked.items(), self._pulled(tuple(asked), g), strict=True):
             if ct is None:
                 continue
-            leaves, dtypes = tree.leaves(ct), self.dtypes[self.groups[k]]
+            leaves, dtypes = tree.leaves(ct), self.dtypes[group]
             if len(leaves) != len(dtypes):
                 raise TypeError(
-                    f"the vjp of {self.name} with respect to argument {self.places[k]} returned another "
+                    f"the vjp of {self.name} with respect to argument {i} returned another "
                     "structure than the argument has"
                 )
-            back[self.groups[k]] = map(_of_dtype, leaves, dtypes)
+            back[group] = map(_of_dtype, leaves, dtypes)
         return back
 
     def forward_rule(self) -> Callable[..., list[Any]] | None:
@@ -237,12 +236,15 @@ def defvjp(fun: Any, *vjpmakers: Maker | None, argnums: Iterable[int] | None = N
     makers = _numbered(vjpmakers, argnums, fun)
 
     def maker(wanted: Sequence[int], ans: Any, args: Any, kwargs: Any) -> Maker:
-        missing = [i for i in wanted if i not in makers]
-        if missing:
-            raise NotImplementedError(
-                f"the vjp of {fun.__name__} with respect to argnums {missing} is not declared"
-            )
-        vjps = [None if m is None else m(ans, *args, **kwargs) for m in map(makers.get, wanted)]
+        vjps = []
+        for i in wanted:
+            if i not in makers:
+                missing = [i for i in wanted if i not in makers]
+                raise NotImplementedError(
+                    f"the vjp of {fun.__name__} with respect to argnums {missing} is not declared"
+                )
+            make = makers[i]
+            vjps.append(None if make is None else make(ans, *args, **kwargs))
         return lambda g: [None if vjp is None else vjp(g) for vjp in vjps]
 
     defvjp_argnums(fun, maker)
