@@ -16,7 +16,7 @@ from fgrad.compat.autograd.boxes import isbox
 from fgrad.compat.autograd.primitives import APPLIED
 from fgrad.compat.autograd.spaces import vspace
 from fgrad.transforms.calling import Delivery, has_tensor
-from fgrad.transforms.reverse import Evaluated, Inputs, checked_cts, deliver_inputs, derivatives_of
+from fgrad.transforms.reverse import Evaluated, Inputs, Pullback, checked_cts, deliver_inputs, derivatives_of
 
 Function = Callable[..., Any]
 
@@ -105,6 +105,14 @@ def _real(x: Any) -> Any:
     return x.astype(float) if isinstance(x, np.ndarray | fgrad.Tensor) and x.dtype.kind in "iu" else x
 
 
+def _evaluated(fun: Function, x: Any, what: str, *, once: bool = False) -> tuple[Evaluated, Inputs, Delivery]:
+    """Return `fun` evaluated at `x`, its argument and what hands out results."""
+    point = (_point(x),)
+    inputs = Inputs(point, (0,), what)
+    run = Evaluated(fun, point, {}, inputs, False, once=once)
+    return run, inputs, Delivery(not has_tensor(point))
+
+
 def _watched(fun: Function) -> tuple[Function, list[bool]]:
     """Return a function that does what `fun` does, and whether each result depends on its argument."""
     dependent: list[bool] = []
@@ -119,12 +127,12 @@ def _watched(fun: Function) -> tuple[Function, list[bool]]:
 
 def core_make_vjp(fun: Function, x: Any) -> tuple[Function, Any]:
     """Return the pullback of `fun` at `x`, and `fun(x)`."""
-    watched, dependent = _watched(fun)
-    x = _point(x)
-    ans, pullback = fgrad.vjp(watched, x)
-    if not dependent[-1]:
+    run, inputs, deliver = _evaluated(fun, x, "vjp")
+    ans = tree.unflatten(run.structure, [deliver.leaf(y) for y in run.outs])
+    if not any(run.pullback.sources):
         _independent()
         return lambda g: vspace(x).zeros(), ans
+    pullback = Pullback(run, inputs, deliver.as_numpy, fun, "ignore")
     return lambda g: pullback(g)[0], ans
 
 
@@ -151,11 +159,7 @@ _ONE = np.float64(1)
 
 def _pulled_ones(fun: Function, x: Any, what: str, accepts: Function, wanted: str) -> tuple[Any, Any]:
     """Return `fun(x)`, and the cotangent of x that belongs to ones: a pullback that is used only once."""
-    watched, dependent = _watched(fun)
-    point = _point(x)
-    inputs = Inputs((point,), (0,), what)
-    run = Evaluated(watched, (point,), {}, inputs, has_aux=False, once=True)
-    deliver = Delivery(not has_tensor((point,)))
+    run, inputs, deliver = _evaluated(fun, x, what, once=True)
     ans = tree.unflatten(run.structure, [deliver.leaf(y) for y in run.outs])
     if ans.__class__ is np.float64:  # the usual case, which every operator takes
         ones = [_ONE]
@@ -164,7 +168,7 @@ def _pulled_ones(fun: Function, x: Any, what: str, accepts: Function, wanted: st
         if not accepts(space):
             raise TypeError(f"{get_name(fun)} returned {space}, but {what} takes {wanted}")
         ones = checked_cts(space.ones(), run.outs, run.structure)
-    if not dependent[-1]:
+    if not any(run.pullback.sources):
         _independent(5)
         return ans, vspace(x).zeros()
     cts = run.pullback(ones)
@@ -209,13 +213,9 @@ def deriv(fun: Function, x: Any) -> Any:
 def jacobian(fun: Function, x: Any) -> Any:
     """Return the Jacobian of an array with respect to an array: shape of the output, then of the argument."""
     before = APPLIED[0]
-    watched, dependent = _watched(fun)
-    point = _point(x)
-    inputs = Inputs((point,), (0,), "jacobian")
-    run = Evaluated(watched, (point,), {}, inputs, has_aux=False)
+    run, inputs, deliver = _evaluated(fun, x, "jacobian")
     space, shape = vspace(tree.unflatten(run.structure, run.outs)), vspace(x).shape
-    deliver = Delivery(not has_tensor((point,)))
-    if not dependent[-1]:
+    if not any(run.pullback.sources):
         _independent(4)
         return np.zeros((*space.shape, *shape))
     if space.shape and space.size and not space.iscomplex and APPLIED[0] == before:
