@@ -313,13 +313,13 @@ def is_short(equation: Equation) -> bool:
 
 def is_fusable(equation: Equation) -> bool:
     """Return whether kernels can compute an equation element by element."""
-    name, params = equation.name, equation.params
+    name, params, kind = equation.name, equation.params, ""
     for a in (*equation.args, *equation.outs):
         aval = a.aval if a.__class__ is Var else aval_out(a)
         dtype, shape = aval.dtype, aval.shape
         if dtype.char not in NATIVE or not dtype.isnative or 0 in shape or (shape and a.__class__ is not Var):
             return False
-    kind = equation.outs[-1].aval.dtype.kind
+        kind = dtype.kind
     if name in VIEWS:
         return VIEWS[name].when(equation) and not (ASSEMBLES in equation.traits and is_joined(equation))
     if CASTS in equation.traits:
