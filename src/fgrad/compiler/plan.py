@@ -148,9 +148,9 @@ class Plan(layout.Plan):
         self.results: list[int | None] = [
             self.block.known[y] if isinstance(y, Var) else None for y in results
         ]
-        shares = alone and self.shares
-        keys = [*entry.runtime(whole=self.block.is_native() and not shares), *self.block.keys()]
-        native.compiled_all(keys, name, unrolled(program.equations), pool.pool if shares else None)
+        large = alone and self.block.is_large()
+        keys = [*entry.runtime(whole=self.block.is_native() and not large), *self.block.keys()]
+        native.compiled_all(keys, name, unrolled(program.equations), pool.pool if large else None)
         self.table: vm.Assembler = vm.Assembler()
         self.work = 0
         self.marks: list[Mark] = []
@@ -350,12 +350,15 @@ class Block(layout.Block):
         numbers = [*(self.known[_real(b, kernels)] for b in k.buffers), *k.numbers]
         self._write_launch(plan, Launch(compiled, numbers, k.turns, k.work), alone=alone)
 
+    def is_large(self) -> bool:
+        """Return whether threads share nests; of calls of libraries this is known when they are compiled."""
+        return any(k.work >= LARGE and k.turns > 1 for ks in self.kernels.values() for k in ks)
+
     def shares(self) -> bool:
         """Return whether threads share something that could not be in one piece."""
         calls = (launch(e, self.known) for i, e in self.calls.items() if i not in self.inner)
-        loops = [(k.work, k.turns) for ks in self.kernels.values() for k in ks]
-        loops += [(c.work, c.turns) for c in calls if c is not None and c.shared and c.whole is None]
-        return any(work >= LARGE and turns > 1 for work, turns in loops)
+        large = (c for c in calls if c is not None and c.work >= LARGE and c.turns > 1)
+        return self.is_large() or any(c.shared and c.whole is None for c in large)
 
     def _write_launch(self, plan: Plan, made: Launch, *, alone: bool) -> None:
         if made.whole is not None and not plan.shares:
