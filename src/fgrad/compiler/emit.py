@@ -141,10 +141,10 @@ def combine(part: Part) -> Kernel:
                 f"        b1[i] = {joined(root, 'b1[i]', 'b0[k * count + i]', lanes=True)}",
             ]
             if part.count > SMALL
-            else [
+            else [  # of few: one after the other, for which LLVM needs no time
                 "    total = b0[i]",
                 "    for k in range(U1, blocks):",
-                f"        total = {joined(root, 'total', 'b0[k * count + i]', lanes=True)}",
+                f"        total = {joined(root, 'total', 'b0[k * count + i]', lanes=False)}",
                 "    b1[i] = total",
             ]
         ),
