@@ -106,7 +106,9 @@ def make_diagonal(D: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> An
 
 def metadata(x: Any) -> tuple[Any, ...]:
     """Return shape, number of axes, dtype, and whether it is complex."""
-    return np.shape(x), np.ndim(x), np.result_type(x), np.iscomplexobj(x)
+    if not isinstance(x, np.ndarray | np.generic):
+        return np.shape(x), np.ndim(x), np.result_type(x), np.iscomplexobj(x)
+    return x.shape, x.ndim, x.dtype, x.dtype.kind == "c"
 
 
 NUMPY_WHERE: Callable[..., Any] = NUMPY["where"]
@@ -134,6 +136,8 @@ NUMPY |= {
 def unbroadcast(x: Any, target_meta: tuple[Any, ...], broadcast_idx: int = 0) -> Any:
     """Return `x` summed to a shape from which it was broadcast, and real if that was real."""
     shape, ndim, _, iscomplex = target_meta
+    if isinstance(x, np.floating) and not ndim:  # the usual case
+        return x
     while np.ndim(x) > ndim:
         x = fnp.sum(x, axis=broadcast_idx)
     for axis, length in enumerate(shape):

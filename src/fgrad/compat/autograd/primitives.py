@@ -166,6 +166,9 @@ def _unwrapped(v: Any) -> Any:
     return v[()] if v.__class__ is np.ndarray and not v.ndim else v
 
 
+_PLAIN = frozenset({np.ndarray, np.float64, np.float32, float, int, bool, complex})
+
+
 def _is_followed(x: Any) -> bool:
     if x.__class__ is Tensor:
         return is_traced(x)
@@ -190,6 +193,11 @@ def primitive(fun: Any) -> Any:
     """
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        for a in args:
+            if a.__class__ not in _PLAIN:
+                break
+        else:
+            return fun(*args, **kwargs)
         places = [i for i, a in enumerate(args) if _is_followed(a)]
         if not places:
             return fun(*[a if a.__class__ is not Tensor else _unwrapped(a) for a in args], **kwargs)
