@@ -113,7 +113,7 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
     if tapes:
         args = [a if a.__class__ is Tensor else _kept(a) for a in args]
         top = tapes[-1].level
-        under = tuple([t for t in under if t.level < top])
+        under = () if under[0] is tapes[-1] else tuple([t for t in under if t.level < top])
     # vmaps, and tapes that follow none of the arguments, never ask for the rule
     if trace is not None and not all(isinstance(t, Batch) or (t.is_tape and t.level > floor) for t in under):
         # traces under the innermost tape see the operation; forward shows them only what the rule keeps
@@ -126,13 +126,14 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
         with _seen_by(state.traces, rule, rule.above):
             made = rule.primal(*inner)
         return [_free(o) if rule.hidden else _as_tensor(o) for o in made]
-    inner = []
-    nodes: list[list[Any]] = [[] for _ in tapes]  # by which each tape knows the arguments
-    for a in args:
-        inner.append(_lowered(a, under, handles=not rule.in_arrays))
-        for found, tape in zip(nodes, tapes, strict=True):
-            found.append(node_on(tape, a))
-    rule.followed = tuple(map(any, zip(*nodes, strict=True)))
+    inner = [_lowered(a, under, handles=not rule.in_arrays) for a in args]
+    links = []  # for each tape, the nodes by which it knows arguments, and which these are
+    for tape in tapes:
+        nodes = [node_on(tape, a) for a in args]
+        links.append((tape, tuple(filter(None, nodes)), tuple(map(bool, nodes))))
+    rule.followed = (
+        links[0][2] if len(links) == 1 else tuple(map(any, zip(*[p for *_, p in links], strict=True)))
+    )
     above = tuple([t for t in state.traces if t.is_tape and t.level >= top]) if rule.is_closed else ()
     with _seen_by(under, rule, above):
         made = rule.forward(*inner)
@@ -144,17 +145,15 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
     several = len(outs) != 1
     vjp_rule = _vjp_rule(rule, args, several=several)
     avals = [(o._value.shape, o._value.dtype) for o in outs]
-    for tape, found in zip(tapes, nodes, strict=True):
-        pattern, parents = tuple(map(bool, found)), tuple(filter(None, found))
-        if several:
-            node = tape.node(vjp_rule, (pattern,), parents, aval=avals)
-        for i, (out, aval) in enumerate(zip(outs, avals, strict=True)):
-            if aval[1].kind in "fc":
-                n = tape.node(Pick(i, len(outs)), (), (node,)) if several else None
-                out._nodes += (n or tape.node(vjp_rule, (pattern,), parents, aval=aval),)
-    for o, out in zip(made, outs, strict=True):
+    for tape, parents, pattern in links:
+        aval = avals if several else avals[0]
+        node = tape.node(vjp_rule, (pattern,), parents, aval=aval)
+        for i, out in enumerate(outs):
+            if avals[i][1].kind in "fc":
+                out._nodes += (tape.node(Pick(i, len(outs)), (), (node,)) if several else node,)
+    for i, o in enumerate(made):
         if o.__class__ is Tensor and o._nodes and any(n.vjp is HIDDEN for n in o._nodes):
-            o._nodes = out._nodes  # forward may have kept it
+            o._nodes = outs[i]._nodes  # forward may have kept it
     return outs
 
 
