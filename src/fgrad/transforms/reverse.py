@@ -470,6 +470,8 @@ def checked_cts(ct: Any, outs: Sequence[Any], structure: Any) -> list[Any]:
 
 
 def _floating(y: Any) -> bool:
+    if y.__class__ is Tensor:
+        return y._value.dtype.kind in "fc"
     return (
         isinstance(y, Tensor | np.ndarray | np.generic | float | complex)
         and np.result_type(getattr(y, "dtype", type(y))).kind in "fc"
