@@ -794,21 +794,13 @@ def record(
     floor: int,
 ) -> None:
     """Let every live tape above level `floor` that follows one of `args` record how `outs` came about."""
-    traces = state.traces
-    tapes = {
-        n.tape
-        for a in args
-        if a.__class__ is Tensor
-        for n in a._nodes
-        if n.tape in traces and n.tape.level > floor
-    }
     for tape in state.suspended:
         seen = tuple([node_on(tape, a) is not None for a in args])
         if any(seen) and primitive.vjp(seen) is not None:
             for out in outs:
                 if out.dtype.kind in "fc":
                     out._nodes += (tape.node(HIDDEN, (), ()),)
-    for tape in sorted(tapes, key=lambda t: t.level):
+    for tape in following(args, state.traces, floor):
         mine = [node_on(tape, a) for a in args]
         step = primitive.adjoint if tape.linear_only and primitive.adjoint else primitive.vjp
         vjp = step(tuple([n is not None for n in mine]))

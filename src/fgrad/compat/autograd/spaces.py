@@ -76,8 +76,9 @@ class ArrayVSpace(VSpace):
     """The arrays of a shape and a real dtype."""
 
     def __init__(self, value: Any) -> None:
-        self.shape: tuple[int, ...] = np.shape(value)
-        self.dtype: np.dtype[Any] = np.result_type(value)
+        known = hasattr(value, "dtype")
+        self.shape: tuple[int, ...] = value.shape if known else np.shape(value)
+        self.dtype: np.dtype[Any] = value.dtype if known else np.result_type(value)
 
     @property
     def size(self) -> int:  # type: ignore[override]
@@ -254,7 +255,7 @@ class DictVSpace(ContainerVSpace):
 
 
 def _of_array(x: Any) -> VSpace:
-    return ComplexArrayVSpace(x) if np.iscomplexobj(x) else ArrayVSpace(x)
+    return ComplexArrayVSpace(x) if x.dtype.kind == "c" else ArrayVSpace(x)
 
 
 for _type in (float, np.longdouble, np.float64, np.float32, np.float16):
