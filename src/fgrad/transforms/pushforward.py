@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.compat.numpy import restore, setting, silence
 from fgrad.core.aval import Shape
 from fgrad.core.nonfinite import quiet, watching
 from fgrad.core.notes import noting
@@ -47,19 +48,25 @@ class Pushforward:
         self._recorded, self._outs = recorded, outs
         self._reverse: DoubleReverse | None = None
         self._push: Push | None = None
-        rules = [n.vjp for n in recorded.tape.live() if isinstance(n.vjp, VJP)]
-        is_staged = any(isinstance(t, Stage) for t in current().traces)
+        traces = current().traces
+        is_staged = bool(traces) and any(isinstance(t, Stage) for t in traces)
         # whoever declares a primitive with a forward rule says by it what a tangent is
-        self._by_rule: bool = any(r.push is not None and (r.primitive or is_staged) for r in rules)
-        with quiet():
-            if any(r.checks for r in rules):
-                # tangents do not tell whether a result depends on what is not determined; generic
-                # cotangents do
-                rng = np.random.default_rng(0)
+        self._by_rule: bool = False
+        checks = False
+        for n in recorded.tape.live():
+            rule = n.vjp
+            if isinstance(rule, VJP):
+                checks = checks or rule.checks
+                if rule.push is not None and (rule.primitive or is_staged):
+                    self._by_rule = True
+        if checks:
+            # tangents do not tell whether a result depends on what is not determined; generic cotangents do
+            rng = np.random.default_rng(0)
+            with quiet():
                 recorded([_generic(y, rng) for y in outs])
-            # a stage has no value to look at
-            if self._by_rule or not is_staged:
-                self._push = Push(recorded, next((y for y in outs if isinstance(y, Tensor)), None))
+        # a stage has no value to look at
+        if self._by_rule or not is_staged:
+            self._push = Push(recorded)
 
     def __call__(self, tangents: Tangents) -> list[Any]:
         """Return the tangents of the outputs; None where none of `tangents` arrives."""
@@ -100,7 +107,9 @@ def _generic(y: Any, rng: np.random.Generator) -> Any:
 def _is_finite(t: Any) -> bool:
     if t is None:
         return True
-    value = buffer_of(t)
+    value = t if isinstance(t, np.ndarray | np.generic) else buffer_of(t)
+    if isinstance(value, np.generic):
+        return cmath.isfinite(value)
     return value is not None and cmath.isfinite(np.add.reduce(value, axis=None))
 
 
@@ -133,7 +142,7 @@ class Push:
 
     __slots__ = ("_nodes", "_recorded", "_steps")
 
-    def __init__(self, recorded: Recorded, like: Any) -> None:
+    def __init__(self, recorded: Recorded) -> None:
         self._recorded = recorded
         self._steps: dict[Node, Callable[[Tangents], Any]] = {}  # those that had to be recorded
         wanted = {n for n in recorded.sources if n is not None}
@@ -155,15 +164,23 @@ class Push:
         raw = recorded.tape.raw and not any(t.__class__ is Tensor for t in tangents)
         add = np.add if raw else OPERATORS["add"]
         found = {n: t for n, t in zip(recorded.targets, tangents, strict=True) if t is not None}
-        with np.errstate(all="ignore"):
+        before = setting()
+        try:
+            silence()
             for node in self._nodes:
                 given = [found.get(p) for p in node.parents]
-                if any(t is not None for t in given):
-                    t = self._step(node, given, add, raw=raw)
-                    if check:
-                        check(node, given, t)
+                for t in given:
                     if t is not None:
-                        found[node] = t if node not in found else add(found[node], t)
+                        break
+                else:
+                    continue
+                t = self._step(node, given, add, raw=raw)
+                if check:
+                    check(node, given, t)
+                if t is not None:
+                    found[node] = t if node not in found else add(found[node], t)
+        finally:
+            restore(before)
         return [None if n is None else found.get(n) for n in recorded.sources]
 
     def _step(self, node: Node, given: list[Any], add: Callable[..., Any], *, raw: bool) -> Any:
