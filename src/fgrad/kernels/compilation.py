@@ -99,7 +99,6 @@ class _Draft(NamedTuple):
     symbol: str
     size: int
     module: Any
-    machine: Any
     passes: Passes
 
 
@@ -197,14 +196,23 @@ def _drafted(text: str, signature: str) -> _Draft:
     symbol = f"fgrad_{store.digest(text)}"
     written = assembly(text, signature, symbol)
     demand_memory(len(written) * EXPANSION)
-    machine = target_machine()
     passes = passes_for(written, thorough=signature not in BRANCHING)
-    return _Draft(text, symbol, len(written), _parsed(written, machine), machine, passes)
+    return _Draft(text, symbol, len(written), _parsed(written, *_layout()), passes)
 
 
 def _machine_code(draft: _Draft) -> bytes:
     _improve(draft.module, draft.passes)
-    return llvmlite.object_file(draft.machine, draft.module)
+    free = _machines.setdefault(store.processor(), [])
+    try:
+        machine = free.pop()
+    except IndexError:
+        machine = target_machine()
+    made = llvmlite.object_file(machine, draft.module)
+    free.append(machine)
+    return made
+
+
+_machines: dict[tuple[str, str], list[Any]] = {}  # for a processor, those that nobody uses
 
 
 @calling_llvm
@@ -242,16 +250,16 @@ def assembly(text: str, signature: str, symbol: str) -> str:
 
 def optimised(written: str, machine: Any) -> Any:
     """Return the module of a text in LLVM's language as LLVM improves it for a machine; tests look at it."""
-    module = _parsed(written, machine)
+    module = _parsed(written, machine.triple, str(machine.target_data))
     _improve(module, passes_for(written))
     return module
 
 
-def _parsed(written: str, machine: Any) -> Any:
+def _parsed(written: str, triple: str, layout: str) -> Any:
     from llvmlite import binding  # noqa: PLC0415 -- late: eager programs need no machine code
 
     module = binding.parse_assembly(written, binding.create_context())  # what is in it goes with the module
-    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    module.triple, module.data_layout = triple, layout
     module.verify()
     return module
 
@@ -349,6 +357,13 @@ def target_machine() -> Any:
     """Return a description of this machine for LLVM, as Numba makes it."""
     target, options = _target()
     return target.create_target_machine(**options)
+
+
+@locks.once
+def _layout() -> tuple[str, str]:
+    """Return what LLVM calls this platform, and how it lays out data there."""
+    machine = target_machine()
+    return machine.triple, str(machine.target_data)
 
 
 @locks.once
