@@ -109,7 +109,7 @@ class Rewriting(Operations):
 
     def made_by(self, x: Any, trait: str) -> Equation | None:
         """Return the equation that makes `x`, if its primitive has a trait."""
-        e = self.maker(x)
+        e = self._maker.get(x) if x.__class__ is Var else None
         return e if e is not None and trait in e.traits else None
 
     def negation(self, x: Any, user: Equation) -> Equation | None:
