@@ -40,7 +40,9 @@ class Value:
     __slots__ = ("spelled", "text", "type")
 
     def __init__(self, kind: Any, spelled: str, text: str) -> None:
-        self.type, self.spelled, self.text = kind, spelled, text
+        self.type: Any = kind
+        self.spelled: str = spelled
+        self.text: str = text
 
     def get_reference(self) -> str:
         """Return what instructions of llvmlite have for an operand."""
@@ -69,7 +71,7 @@ class Product(Value):
 
     def __init__(self, made: Value, factors: tuple[Value, Value]) -> None:
         super().__init__(made.type, made.spelled, made.text)
-        self.factors = factors
+        self.factors: tuple[Value, Value] = factors
 
     def rounded(self) -> Value:
         """Return what is not to be fused with a sum."""
@@ -109,9 +111,9 @@ class Block:
     __slots__ = ("is_terminated", "lines", "name")
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name: str = name
         self.lines: list[str] = []
-        self.is_terminated = False
+        self.is_terminated: bool = False
 
 
 class Function:
@@ -120,9 +122,14 @@ class Function:
     def __init__(
         self, name: str, function_type: Any, linkage: str = "", convention: str = "", attributes: str = ""
     ) -> None:
-        self.name, self.function_type = name, function_type
-        self.linkage, self.convention, self.attributes = linkage, convention, attributes
-        self.args = [Value(kind, spelled(kind), f"%a{k}") for k, kind in enumerate(function_type.args)]
+        self.name: str = name
+        self.function_type: Any = function_type
+        self.linkage: str = linkage
+        self.convention: str = convention
+        self.attributes: str = attributes
+        self.args: list[Value] = [
+            Value(kind, spelled(kind), f"%a{k}") for k, kind in enumerate(function_type.args)
+        ]
         self.blocks: list[Block] = []
 
     def get_reference(self) -> str:
@@ -149,7 +156,7 @@ class Module:
     """
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name: str = name
         self.globals: dict[str, Function] = {}
         self.used: list[str] = []
         self._strings: list[str] = []
@@ -291,7 +298,10 @@ class Builder:
     """
 
     def __init__(self, module: Module, function: Function) -> None:
-        self.module, self.function = module, function
+        self.module: Module = module
+        self.function: Function = function
+        self.block: Block
+        self.lines: list[str]
         self.names: Iterator[str] = map("%v{}".format, count())
         self.accesses: list[tuple[list[str], int, str]] = []
         self.position_at_end(self.append_basic_block())
@@ -368,17 +378,37 @@ class Builder:
 
     # numbers
 
-    add, sub, mul = _binary("add"), _binary("sub"), _binary("mul")
-    sdiv, udiv, urem = _binary("sdiv"), _binary("udiv"), _binary("urem")
-    and_, or_, xor = _binary("and"), _binary("or"), _binary("xor")
-    shl, ashr, lshr = _binary("shl"), _binary("ashr"), _binary("lshr")
-    fadd, fsub, fdiv, frem = _binary("fadd"), _binary("fsub"), _binary("fdiv"), _binary("frem")
-    icmp_signed, icmp_unsigned = _comparison("icmp", _SIGNED), _comparison("icmp", _UNSIGNED)
-    fcmp_ordered, fcmp_unordered = _comparison("fcmp", _ORDERED), _comparison("fcmp", _UNORDERED)
-    trunc, zext, sext = _conversion("trunc"), _conversion("zext"), _conversion("sext")
-    fptrunc, fpext = _conversion("fptrunc"), _conversion("fpext")
-    sitofp, uitofp, fptosi = _conversion("sitofp"), _conversion("uitofp"), _conversion("fptosi")
-    bitcast, inttoptr, ptrtoint = _conversion("bitcast"), _conversion("inttoptr"), _conversion("ptrtoint")
+    add: Callable[..., Value] = _binary("add")
+    sub: Callable[..., Value] = _binary("sub")
+    mul: Callable[..., Value] = _binary("mul")
+    sdiv: Callable[..., Value] = _binary("sdiv")
+    udiv: Callable[..., Value] = _binary("udiv")
+    urem: Callable[..., Value] = _binary("urem")
+    and_: Callable[..., Value] = _binary("and")
+    or_: Callable[..., Value] = _binary("or")
+    xor: Callable[..., Value] = _binary("xor")
+    shl: Callable[..., Value] = _binary("shl")
+    ashr: Callable[..., Value] = _binary("ashr")
+    lshr: Callable[..., Value] = _binary("lshr")
+    fadd: Callable[..., Value] = _binary("fadd")
+    fsub: Callable[..., Value] = _binary("fsub")
+    fdiv: Callable[..., Value] = _binary("fdiv")
+    frem: Callable[..., Value] = _binary("frem")
+    icmp_signed: Callable[..., Value] = _comparison("icmp", _SIGNED)
+    icmp_unsigned: Callable[..., Value] = _comparison("icmp", _UNSIGNED)
+    fcmp_ordered: Callable[..., Value] = _comparison("fcmp", _ORDERED)
+    fcmp_unordered: Callable[..., Value] = _comparison("fcmp", _UNORDERED)
+    trunc: Callable[..., Value] = _conversion("trunc")
+    zext: Callable[..., Value] = _conversion("zext")
+    sext: Callable[..., Value] = _conversion("sext")
+    fptrunc: Callable[..., Value] = _conversion("fptrunc")
+    fpext: Callable[..., Value] = _conversion("fpext")
+    sitofp: Callable[..., Value] = _conversion("sitofp")
+    uitofp: Callable[..., Value] = _conversion("uitofp")
+    fptosi: Callable[..., Value] = _conversion("fptosi")
+    bitcast: Callable[..., Value] = _conversion("bitcast")
+    inttoptr: Callable[..., Value] = _conversion("inttoptr")
+    ptrtoint: Callable[..., Value] = _conversion("ptrtoint")
 
     def fmul(self, lhs: Value, rhs: Value, flags: tuple[str, ...] = ()) -> Value:
         """Return a product."""
