@@ -50,6 +50,8 @@ CASES = [
         "list": [[1.0, 3.0, 2.0]], "integers in a list": [[1, 3, 2]], "strided": strided(M)}.items()),
     *(Case(n, "number", (2.5,), (), 1) for n in SEVERAL),
     *(Case(n, f"empty {a}", (E, a), (), int(a == 1)) for n in (*SEVERAL, *ONE) for a in (None, 0, 1)),
+    *(Case(n, f"empty twice {a}", (np.zeros((0, 3, 0)), a), (), int(a == 1))
+        for n in (*SEVERAL, *ONE) for a in (0, 1, 2)),
     *(Case(n, f"wrong axis {a}", (M, a)) for n in (*SEVERAL, *ONE) for a in (2, -3)),
     *(Case(n, f"wrong axes {a}", (M, a)) for n in SEVERAL for a in ((0, 0), (0, 2))),
     *(Case(n, "axes of a scan", (M, (0, 1))) for n in ("cumsum", "cumprod", "argmax", "argmin")),

@@ -35,6 +35,8 @@ def _declare(
     **params: Check,
 ) -> None:
     def shape(x: Any, *, axis: int, **_: Any) -> Aval:
+        if REDUCES in traits and not x.shape[axis]:
+            raise ValueError(f"attempt to get {name} of an empty sequence")  # as NumPy says
         return Aval((*x.shape[:axis], *x.shape[axis + 1 :]) if REDUCES in traits else x.shape, _PLACES)
 
     declare(

@@ -99,6 +99,17 @@ def _has_elements(x: Aval, *, axes: Axes) -> bool:
     return 0 not in [x.shape[i] for i in axes]
 
 
+def _extreme_shape(join: str) -> Rule:
+    """Return the shape rule of a reduction that has no identity, which raises what NumPy does."""
+
+    def shape(x: Any, axes: Axes) -> Aval:
+        if not _has_elements(x, axes=axes):
+            raise ValueError(f"zero-size array to reduction operation {join} which has no identity")
+        return reduced(x, axes)
+
+    return shape
+
+
 def _extremum(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
     """Share `ct` equally among the elements that attain the extremum."""
     if launches_rows(x, axes, ct, out):
@@ -223,7 +234,7 @@ for _name, _join, _identity, _floats, _integers in (
 ):
     _how = Reduction(_join, _identity, f"{_floats}({{}}, {{}})", _integers)
     _run = _extreme_of_rows(_join, _floats) if _integers else None
-    _reduction(_name, _extremum, _how, run=_run, verify=_has_elements)
+    _reduction(_name, _extremum, _how, _extreme_shape(_join), run=_run, verify=_has_elements)
 _reduction(
     "prod",
     _prod,
