@@ -607,7 +607,7 @@ def _steady(function: ast.FunctionDef) -> dict[str, int]:
     loads: dict[str, list[tuple[int, ...]]] = {}
 
     def note(expression: ast.AST, inside: tuple[int, ...]) -> None:
-        """Note the names in an expression; `inside` numbers the bodies around it."""
+        """Note the names in a part of the text; `inside` numbers the bodies around it."""
         for node in _parts(expression):
             if node.__class__ is ast.Name:
                 found = loads if node.ctx.__class__ is ast.Load else stores
@@ -615,17 +615,17 @@ def _steady(function: ast.FunctionDef) -> dict[str, int]:
 
     def visit(body: Sequence[ast.stmt], inside: tuple[int, ...]) -> None:
         for node in body:
-            parts = [f for f in node._fields if f not in {"body", "orelse"}]
+            if node.__class__ not in _AROUND:
+                note(node, inside)
+                if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                    stores[node.target.id].append(inside)  # it reads it too
+                continue
             within = (*inside, id(node))
-            for field in parts:
-                value = getattr(node, field)
-                for part in value if isinstance(value, list) else (value,):
-                    if isinstance(part, ast.AST):
-                        note(part, within if field == "target" and isinstance(node, ast.For) else inside)
-            if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-                stores[node.target.id].append(inside)  # it reads it too
-            visit(getattr(node, "body", ()), within)
-            visit(getattr(node, "orelse", ()), (*inside, -id(node)))
+            for field in ("test", "target", "iter"):
+                if hasattr(node, field):
+                    note(getattr(node, field), within if field == "target" else inside)
+            visit(node.body, within)  # type: ignore[attr-defined]
+            visit(node.orelse, (*inside, -id(node)))  # type: ignore[attr-defined]
 
     visit(function.body, ())
     for parameter in function.args.args:
@@ -708,18 +708,19 @@ def _is_number(node: Any) -> bool:
 
 def _takes_away(node: ast.expr) -> bool:
     """Return whether there is a difference in an expression."""
-    return any(n.__class__ is ast.Sub for n in _parts(node))
+    return any(n.__class__ is ast.BinOp and n.op.__class__ is ast.Sub for n in _parts(node))
 
 
 def _parts(*nodes: ast.AST) -> list[Any]:
-    """Return some nodes and all that is in them, in no order; `ast.walk` takes several times as long."""
+    """Return some nodes and all that is in them but operators, in no order; `ast.walk` takes far longer."""
     found, todo = [], [*nodes]
     while todo:
         node = todo.pop()
         found.append(node)
-        if node.__class__ in _LEAVES:
+        kind = node.__class__
+        if kind in _LEAVES:
             continue
-        for field in node._fields:
+        for field in _FIELDS.get(kind) or _fields(kind):
             value = getattr(node, field)
             if value.__class__ is list:
                 todo += value
@@ -728,8 +729,17 @@ def _parts(*nodes: ast.AST) -> list[Any]:
     return found
 
 
+def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    """Return the fields of a kind of nodes in which there may be others."""
+    found = _FIELDS[kind] = tuple([f for f in kind._fields if f not in _PLAIN])
+    return found
+
+
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
+_PLAIN = {"op", "ops", "ctx", "id", "attr", "name", "arg", "kind", "type_comment"}
 _DEAR = {ast.Subscript, ast.Call, ast.IfExp, ast.FloorDiv, ast.Mod, ast.Div}
 _LEAVES = {ast.Name, ast.Constant}
+_AROUND = {ast.If, ast.For, ast.While}  # statements with others inside
 
 
 _FUNCTIONS: dict[Any, Callable[..., Number]] = {

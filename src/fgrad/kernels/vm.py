@@ -22,16 +22,9 @@ from fgrad.compat.numpy import address
 from fgrad.kernels import checks, intrinsics, native, pool, signals, stacks
 
 INTEGERS = intrinsics.INTEGERS
-OPERATIONS = (
-    *("CALL", "NEXT", "COPY", "ZERO", "SWAP", "FOLLOW", "HALT"),
-    *(
-        "LOOP",
-        "LEAVE",
-        "BRANCH",
-        "PUSH",
-        "VIEW",
-    ),  # whose next two words are the slot of an integer, and its type
-)
+# their next two words are the slot of an integer and its type
+LOOKING_UP = ("LOOP", "LEAVE", "BRANCH", "PUSH", "VIEW")
+OPERATIONS = ("CALL", "NEXT", "COPY", "ZERO", "SWAP", "FOLLOW", "HALT", *LOOKING_UP)
 CALL, NEXT, COPY, ZERO, SWAP, FOLLOW, HALT, LOOP, LEAVE, BRANCH, PUSH, VIEW = range(len(OPERATIONS))
 # faults; others are counts
 EXHAUSTED = -1  # of a stack for which there is no memory
