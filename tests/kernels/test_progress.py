@@ -73,7 +73,9 @@ def test_a_hint_follows_in_a_line_of_its_own(clock, capsys):
 def test_the_hint_is_about_the_line_of_a_loop_that_was_unrolled(monkeypatch):
     seen = []
     compiled_all = native.compiled_all
-    monkeypatch.setattr(native, "compiled_all", lambda k, n="", h="": seen.append(h) or compiled_all(k, n, h))
+    monkeypatch.setattr(
+        native, "compiled_all", lambda k, n="", h="", *more: seen.append(h) or compiled_all(k, n, h, *more)
+    )
 
     def unrolled(x, turns):
         for i in range(turns):
