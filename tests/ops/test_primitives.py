@@ -259,6 +259,13 @@ def linear() -> list[Sample]:
             found += with_dtypes(
                 "mean", lambda x, axes=axes: np.mean(x, axes), shape, axes=axes, label=f"{shape} over {axes}"
             )
+            found += with_dtypes(
+                "centered",
+                lambda x, axes=axes: x - np.mean(x, axes, keepdims=True),
+                shape,
+                axes=axes,
+                label=f"{shape} over {axes}",
+            )
     found += [
         Sample("sum", "int", (integers(),), {"axes": (0,)}, lambda x: np.sum(x, 0)),
         Sample("sum", "int8", (integers(dtype=np.int8),), {"axes": (0,)}, lambda x: np.sum(x, 0)),
@@ -494,6 +501,16 @@ def contraction() -> list[Sample]:
     return found
 
 
+def product_of_others(x: Any, axes: tuple[int, ...]) -> Any:
+    """Return at each element the product of those that lie with it along axes, but for itself."""
+    out = np.ones_like(x)
+    for i in np.ndindex(*x.shape):
+        for j in np.ndindex(*x.shape):
+            if i != j and all(a == b for k, (a, b) in enumerate(zip(i, j, strict=True)) if k not in axes):
+                out[i] *= x[j]
+    return out
+
+
 def reductions() -> list[Sample]:
     """Return the samples of reductions and scans."""
     found = []
@@ -504,6 +521,8 @@ def reductions() -> list[Sample]:
             reference = lambda x, name=name, axes=axes: getattr(np, name)(x, axes)
             found += with_dtypes(name, reference, shape, axes=axes, label=label)
         found += with_dtypes("prod", lambda x, axes=axes: np.prod(x, axes), shape, axes=axes, label=label)
+        reference = lambda x, axes=axes: product_of_others(x, axes)
+        found += with_dtypes("products_of_others", reference, shape, axes=axes, label=label)
         reference = lambda x, axes=axes: np.log(np.sum(np.exp(x), axes))
         found += with_dtypes("logsumexp", reference, shape, axes=axes, label=label, complex_too=False)
     x = values()
@@ -511,6 +530,7 @@ def reductions() -> list[Sample]:
     found += [
         Sample("prod", "zeros", (x,), {"axes": (1,)}, lambda x: np.prod(x, 1)),
         Sample("prod", "zeros over all", (x,), {"axes": (0, 1)}, np.prod),
+        Sample("products_of_others", "zeros", (x,), {"axes": (1,)}, lambda x: product_of_others(x, (1,))),
         Sample("prod", "over nothing", (values((0, 3)),), {"axes": (0,)}, lambda x: np.prod(x, 0)),
         Sample("prod", "int8", (integers(dtype=np.int8),), {"axes": (0,)}, lambda x: np.prod(x, 0)),
         Sample("prod", "bool", (values() > 0,), {"axes": (0,)}, lambda x: np.prod(x, 0)),

@@ -213,6 +213,72 @@ def test_real_primal_complex_output():
     close(t, 2j * np.exp(0.5j))
 
 
+MIXED = {  # of a complex and a real operand
+    "z + x": lambda z, x: z + x,
+    "x - z": lambda z, x: x - z,
+    "z x": lambda z, x: z * x,
+    "x / z": lambda z, x: x / z,
+    "z / x": lambda z, x: z / x,
+    "z ** x": lambda z, x: z**x,
+    "x ** z": lambda z, x: x**z,
+    "choice": lambda z, x: np.where(x > 1, z, x),
+    "other choice": lambda z, x: np.where(x > 1, x, z * z),
+    "row": lambda z, x: z * x[:1],
+    "column": lambda z, x: z[:1, None] * x,
+    "abs": lambda z, x: np.abs(z) * x + np.abs(x),
+    "functions": lambda z, x: np.sin(z) * np.exp(x) + np.log(z) / np.sqrt(x) - np.tanh(z * x),
+    "negative": lambda z, x: -z * np.conj(z) + 1j * x,
+    "joined": lambda z, x: fnp.concatenate([z, x, [1.0]]),
+    "joined numbers": lambda z, x: fnp.concatenate([[2j], x, x**2]),
+    "stacked": lambda z, x: fnp.stack([z, x, np.ones(2), np.real(z)]),
+    "product": lambda z, x: fnp.prod(z * x),
+}
+
+
+@pytest.mark.parametrize("dtype", ["complex128", "complex64"])
+@pytest.mark.parametrize("name", MIXED)
+def test_steps_between_real_and_complex_numbers(name, dtype):
+    f = MIXED[name]
+    z, dz = np.array([1 + 2j, -0.5 + 0.3j], dtype), np.array([0.4 - 1j, 2 + 0.1j], dtype)
+    x, dx = z.imag.copy(), np.array([0.3, -0.7], z.real.dtype)
+    wide = [a.astype(np.result_type(a, np.float64)) for a in (z, x, dz, dx)]
+    for t, s in ((dz, dx), (dz, 0 * dx), (0 * dz, dx)):
+        out, tangent = fg.jvp(f, (z, x), (t, s))
+        assert (tangent.shape, tangent.dtype) == (np.shape(out), np.asarray(out).dtype)
+        ahead, behind = (f(wide[0] + h * t, wide[1] + h * s) for h in (1e-6, -1e-6))
+        rough = (np.asarray(ahead) - np.asarray(behind)) / 2e-6
+        np.testing.assert_allclose(tangent, rough, rtol=1e-4 if z.itemsize == 8 else 1e-7, atol=1e-5)
+        one, other = fg.jvp(lambda z: f(z, x), (z,), (t,))[1], fg.jvp(lambda x: f(z, x), (x,), (s,))[1]
+        np.testing.assert_allclose(one + other, tangent, rtol=1e-5, atol=1e-5)
+        _, pullback = fg.vjp(f, z, x)
+        ct = np.asarray(out + (0.3 if np.isrealobj(out) else 0.3j))
+        back = pullback(ct)
+        pairing = np.real(np.vdot(np.conj(ct), tangent))
+        close(np.real(np.vdot(np.conj(back[0]), t) + np.vdot(back[1], s)), pairing)
+
+
+@pytest.mark.parametrize("outer", ["jvp", "vjp"])
+@pytest.mark.parametrize("name", MIXED)
+def test_tangents_between_real_and_complex_numbers_have_derivatives(name, outer):
+    f = MIXED[name]
+    z, dz = np.array([1 + 2j, -0.5 + 0.3j]), np.array([0.4 - 1j, 2 + 0.1j])
+    x, dx = z.imag.copy(), np.array([0.3, -0.7])
+
+    def tangent(z, x):
+        return fg.jvp(f, (z, x), (dz, dx))[1]
+
+    ahead, behind = (np.asarray(tangent(z + h * dz, x + h * dx)) for h in (1e-6, -1e-6))
+    rough = (ahead - behind) / 2e-6
+    if outer == "jvp":
+        found = fg.jvp(tangent, (z, x), (dz, dx))[1]
+        np.testing.assert_allclose(found, rough, rtol=1e-6, atol=1e-6)
+        return
+    out, pullback = fg.vjp(tangent, z, x)
+    back = pullback(np.ones_like(out))
+    found = np.real(np.vdot(np.conj(back[0]), dz) + np.vdot(back[1], dx))
+    np.testing.assert_allclose(found, np.real(np.sum(rough)), rtol=1e-6, atol=1e-6)
+
+
 # ---- linearize and linear_transpose -------------------------------------------------------------
 
 
@@ -542,6 +608,8 @@ def test_push_records_only_what_has_no_known_transpose(monkeypatch):
         (SINGULAR,),
         (SINGULAR,),
     )
+    assert not recorded
+    fg.jvp(lambda x: fnp.concatenate([x * 1j, fnp.stack([x[1], [1, 1, 1]])]) ** 2, (SINGULAR,), (SINGULAR,))
     assert not recorded
     fg.jvp(lambda x: fnp.cumprod(x, axis=1), (SINGULAR,), (SINGULAR,))
     assert len(recorded) == 1

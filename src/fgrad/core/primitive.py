@@ -68,11 +68,12 @@ _interned: dict[tuple[int, ...], tuple[int, ...]] = {}
 KEEP_OUT, KEEP_X, KEEP_Y, KEEP_XY = (_interned.setdefault(k, k) for k in ((0,), (1,), (2,), (1, 2)))
 
 
-ITSELF = "itself"  # a step that works element by element, between real numbers, is its own transpose
-SYMMETRIC = "symmetric"  # so is one that mixes elements symmetrically
+ITSELF = "itself"  # a step that works element by element is its own transpose
+SYMMETRIC = "symmetric"  # so is one that mixes real elements symmetrically
 LINEAR = "linear"  # the primitive is linear in its one argument: run on the tangent
 WEIGHTS = "weights"  # a reduction over `axes`: every element reaches one element of the output
 MULTILINEAR = "multilinear"  # the primitive is linear in each tracked argument, and the others are kept
+TOGETHER = "together"  # the primitive is linear in all of its arguments at once: run on all tangents
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -92,7 +93,7 @@ class VJP:
         exact: whether cotangents have the shape and dtype of their argument already.
         shaped: whether they have at least the shape of it.
         transpose: how forward mode gets the transpose of this step without recording it: ITSELF,
-            SYMMETRIC, LINEAR, WEIGHTS or MULTILINEAR; "" records it.
+            SYMMETRIC, LINEAR, WEIGHTS, MULTILINEAR or TOGETHER; "" records it.
         linear: whether the primitive is linear in the tracked arguments although it keeps their values; once
             the primitive is known, whether it is so at all.
         makes: whether what `raw` returns is new, where it is neither the cotangent nor what was saved, and

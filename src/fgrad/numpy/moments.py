@@ -147,7 +147,11 @@ def _spread(
     axes = axes_of(axis, len(a.shape))
     own = a.dtype if dtype is None and a.dtype.char == "e" else dtype
     ddof = ddof if correction is NO_VALUE else correction
-    if where is True:
+    if where is True and mean is NO_VALUE and own is None and a.dtype.kind in "fc" and 0 not in a.shape:
+        gap = linear.centered(a, axes)
+        if out is None and ddof.__class__ is int and not ddof:
+            return of(_mean(abs2(gap), axes, keepdims=keepdims))
+    elif where is True:
         mean = _mean(a, axes, own, keepdims=True) if mean is NO_VALUE else mean
         gap = a - next_to(mean, a)
     else:  # what does not count has no distance, whatever it is

@@ -483,6 +483,11 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     x, y = together(a, b)
     if not x.shape or not y.shape:
         raise ValueError("At least one array has zero dimension")
+    rank = len(x.shape)
+    if rank == len(y.shape) and all(-rank <= i < rank for i in (axisa, axisb, axisc)):
+        along, *others = {i % rank for i in (axisa, axisb, axisc)}
+        if not others and x.shape[along] == y.shape[along] == 3:
+            return _cross(x, y, along)
     x, y = moveaxis(x, axisa, 0), moveaxis(y, axisb, 0)
     n, m = x.shape[0], y.shape[0]
     if not {n, m} <= {2, 3}:
@@ -498,10 +503,14 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     if len(u.shape) != len(v.shape):  # more axes come behind the components
         rank = max(len(u.shape), len(v.shape))
         u, v = (linear.reshape(w, (3, *(1,) * (rank - len(w.shape)), *w.shape[1:])) for w in (u, v))
-    # component i + 1 of the product is u[i] v[i + 1] - u[i + 1] v[i]
-    turned = u * linear.roll(v, (2,), (0,)) - linear.roll(u, (2,), (0,)) * v
-    product = moveaxis(linear.roll(turned, (2,), (0,)), 0, axisc)
+    product = moveaxis(_cross(u, v, 0), 0, axisc)
     return unordered(product, product)
+
+
+def _cross(u: Any, v: Any, axis: int) -> Any:
+    """Return the vector product, whose component i + 1 is u[i] v[i + 1] - u[i + 1] v[i]."""
+    turned = u * linear.roll(v, (2,), (axis,)) - linear.roll(u, (2,), (axis,)) * v
+    return unordered(linear.roll(turned, (2,), (axis,)), turned)
 
 
 def _in_space(x: Any) -> Any:

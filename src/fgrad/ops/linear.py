@@ -34,6 +34,7 @@ from fgrad.core.primitive import (
     RESHAPES,
     SPREADS,
     SPREADS_FIRST,
+    TOGETHER,
     TOTAL,
     TRANSPOSES,
     VJP,
@@ -338,6 +339,16 @@ def _run_convert(x: Any, *, dtype: np.dtype[Any]) -> Any:
     return (x.real if x.dtype.kind == "c" and dtype.kind not in "cb" else x).astype(dtype)
 
 
+def centered(x: Any, axes: Axes) -> Any:
+    """Return `x` minus its mean over `axes`; its own adjoint."""
+    return bind("centered", x, axes=axes)
+
+
+def _less_mean(x: Any, axes: Axes) -> Any:
+    shape = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
+    return bind("subtract", x, reshape(bind("mean", x, axes=axes), shape))
+
+
 def _run_roll(x: Any, *, shifts: Axes, axes: Axes) -> Any:
     for k, i in zip(shifts, axes, strict=True):
         x = np.concatenate([x[half] for half in _halves(x.shape[i] - k, i)], i)
@@ -488,6 +499,16 @@ linear(
     traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER, REDUCES, AVERAGES, ALONG},
     stored=Stored({"axes": are_axes}, dtypes=NUMBERS),
 )
+linear(
+    "centered",
+    run=lambda x, *, axes: _less_mean(x, axes),
+    adjoint=lambda ct, _, *, axes: centered(ct, axes),
+    shape=lambda x, **_: x,
+    batch=lambda x, *, axes: centered(x, shifted(axes)),
+    inline=lambda x, *, axes: [_less_mean(x, axes)],
+    traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER, ALONG},
+    stored=Stored({"axes": are_axes}, dtypes=NUMBERS),
+)
 CONVERT = linear(
     "convert",
     run=_run_convert,
@@ -609,7 +630,7 @@ def _concatenate_vjp(pattern: tuple[bool, ...]) -> VJP:
                 pieces.append(bind("slice", ct, index=(*(slice(None),) * axis, slice(start, stop))))
         return pieces
 
-    return VJP(call, avals=tuple(range(1, len(pattern) + 1)), params=True)
+    return VJP(call, avals=tuple(range(1, len(pattern) + 1)), params=True, transpose=TOGETHER)
 
 
 def in_full(mapped: tuple[bool, ...], values: Sequence[Any]) -> list[Any]:
@@ -650,7 +671,7 @@ declare(
 
 def _stack_vjp(pattern: tuple[bool, ...]) -> VJP:
     tracked = [i for i, t in enumerate(pattern) if t]
-    return VJP(lambda ct: [bind("slice", ct, index=(i,)) for i in tracked])
+    return VJP(lambda ct: [bind("slice", ct, index=(i,)) for i in tracked], transpose=TOGETHER)
 
 
 def _batch_stack(mapped: tuple[bool, ...], *xs: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from fgrad.core.primitive import (
     MEDIUM,
     PRIMITIVES,
     REDUCES,
+    SYMMETRIC,
     TOTAL,
     WEIGHTS,
     Reduction,
@@ -31,7 +33,6 @@ from fgrad.ops.linear import (
     Axes,
     apart_along_others,
     broadcast_to,
-    expand,
     in_full,
     reshape,
     reverse,
@@ -114,24 +115,51 @@ def _extremum(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
     """Share `ct` equally among the elements that attain the extremum."""
     if launches_rows(x, axes, ct, out):
         return launched(_extremum, ct, out, x, axes=axes)
-    ties = bind("equal", x, expand(out, x.shape, axes))
+    kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
+    ties = bind("equal", x, reshape(out, kept))
     count = bind("maximum", sum_axes(ties, axes), 1)  # NaN ties with nothing
     share = ct / bind("convert", count, dtype=ct.dtype)
-    return bind("where", ties, expand(share, x.shape, axes), 0)
+    return bind("where", ties, reshape(share, kept), 0)
 
 
 def _prod(ct: Any, x: Any, *, axes: Axes) -> Any:
-    """Give each element the product of all others: of those before and of those behind, for zeros' sake."""
-    last = tuple(i for i in range(len(x.shape)) if i not in axes)
-    kept = tuple(x.shape[i] for i in last)
+    kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
+    return reshape(ct, kept) * bind("products_of_others", x, axes=axes)
+
+
+def _by_rows(f: Callable[..., Any], axes: Axes, *xs: Any) -> Any:
+    """Return a function of rows, the last axis, of what lies along `axes`."""
+    shape = xs[0].shape
+    last = tuple([i for i in range(len(shape)) if i not in axes])
     order = (*last, *axes)
-    rows = reshape(bind("transpose", x, axes=order), (*kept, math.prod(x.shape[i] for i in axes)))
-    axis = len(kept)
-    behind = reverse(_products_before(reverse(rows, axis), axis), axis)
-    others = bind("multiply_no_nan", _products_before(rows, axis), behind)  # one may overflow beside a zero
-    back = reshape(others, tuple(x.shape[i] for i in order))
-    inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
-    return expand(ct, x.shape, axes) * bind("transpose", back, axes=inverse)
+    if order == tuple(range(len(shape))) and len(axes) == 1:
+        return f(*xs)
+    kept = (*[shape[i] for i in last], math.prod([shape[i] for i in axes]))
+    found = f(*[reshape(bind("transpose", x, axes=order), kept) for x in xs])
+    back = reshape(found, tuple([shape[i] for i in order]))
+    return bind("transpose", back, axes=tuple(sorted(range(len(order)), key=order.__getitem__)))
+
+
+def _others(x: Any) -> Any:
+    """Give each element of a row the product of those before and of those behind, for zeros' sake."""
+    # one may overflow beside a zero
+    return bind("multiply_no_nan", _products_before(x, len(x.shape) - 1), _products_behind(x))
+
+
+def _others_adjoint(ct: Any, x: Any) -> Any:
+    """Pull back through `_others`, by a symmetric matrix: what both factors change, element by element."""
+    axis = len(x.shape) - 1
+    before, behind = _products_before(x, axis), _products_behind(x)
+    # the product before the next element is that before this one times this one; likewise backwards
+    change_before = _before(_recur(x, bind("multiply_no_nan", before, ct), axis), axis)
+    factors, terms = reverse(x, axis), reverse(bind("multiply_no_nan", behind, ct), axis)
+    change_behind = reverse(_before(_recur(factors, terms, axis), axis), axis)
+    return bind("multiply_no_nan", change_before, behind) + bind("multiply_no_nan", before, change_behind)
+
+
+def _products_behind(x: Any) -> Any:
+    axis = len(x.shape) - 1
+    return reverse(_products_before(reverse(x, axis), axis), axis)
 
 
 def _products_before(x: Any, axis: int) -> Any:
@@ -142,6 +170,10 @@ def _products_before(x: Any, axis: int) -> Any:
     full = (slice(None),) * axis
     if x.shape[axis] == 0:
         return x
+    if x.__class__ is np.ndarray:
+        out = np.ones_like(x)
+        np.multiply.accumulate(x[(*full, slice(None, -1))], axis, out=out[(*full, slice(1, None))])
+        return out
     first = near(x).ones((*x.shape[:axis], 1, *x.shape[axis + 1 :]), x.dtype)
     head = bind("slice", x, index=(*full, slice(None, -1)))
     return bind("concatenate", first, bind("cumprod", head, axis=axis), axis=axis)
@@ -240,6 +272,18 @@ _reduction(
     _prod,
     Reduction("multiply", 1.0, "multiply_any({}, {})", "{} * {}"),
     lambda x, axes: Aval(reduced(x, axes).shape, np.multiply.reduce(np.empty(0, x.dtype)).dtype),
+)
+declare(
+    "products_of_others",
+    run=lambda x, *, axes: _by_rows(_others, axes, x),
+    vjp=by_argument(
+        lambda ct, x, *, axes: _by_rows(_others_adjoint, axes, ct, x), exact=True, transpose=SYMMETRIC
+    ),
+    shape=lambda x, *, axes: x,
+    batch=lambda _, x, *, axes: bind("products_of_others", x, axes=shifted(axes)),
+    inline=lambda x, *, axes: [_by_rows(_others, axes, x)],
+    traits={TOTAL, ALONG},
+    stored=Stored({"axes": are_axes}),
 )
 _RUNNING = "fgrad.lax.running"
 declare(

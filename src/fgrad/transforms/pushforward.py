@@ -6,9 +6,10 @@ definition of its transpose: record that map, and sweep back over the recording 
 `Push` gets the same from one recorded step after the other, from the leaves to the outputs. Most steps need
 no second recording, because their transpose is known: a step that multiplies element by element is its own;
 that of a linear primitive is the primitive; that of a primitive linear in each argument is the primitive with
-the tangent in the place of one; that of a reduction sums the tangent with the weights that the step gives to
-ones. The two differ where a slope is infinite and what follows it is zero: a sweep meets the zero first, and
-zero wins. So the definition decides wherever a tangent is not finite.
+the tangent in the place of one, or, if it is linear in all of them at once, on all tangents; that of a
+reduction sums the tangent with the weights that the step gives to ones. The two differ where a slope is
+infinite and what follows it is zero: a sweep meets the zero first, and zero wins. So the definition decides
+wherever a tangent is not finite.
 """
 
 from __future__ import annotations
@@ -26,7 +27,17 @@ from fgrad.core.aval import Shape
 from fgrad.core.nonfinite import quiet, watching
 from fgrad.core.notes import noting
 from fgrad.core.placement import buffer_of, near
-from fgrad.core.primitive import ITSELF, LINEAR, MULTILINEAR, OPERATORS, PRIMITIVES, SYMMETRIC, VJP, WEIGHTS
+from fgrad.core.primitive import (
+    ITSELF,
+    LINEAR,
+    MULTILINEAR,
+    OPERATORS,
+    PRIMITIVES,
+    SYMMETRIC,
+    TOGETHER,
+    VJP,
+    WEIGHTS,
+)
 from fgrad.core.tape import Node, Pick
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import current
@@ -53,7 +64,8 @@ class Pushforward:
         # whoever declares a primitive with a forward rule says by it what a tangent is
         self._by_rule: bool = False
         checks = False
-        for n in recorded.tape.live():
+        live = recorded.tape.live()
+        for n in live:
             rule = n.vjp
             if isinstance(rule, VJP):
                 checks = checks or rule.checks
@@ -66,7 +78,7 @@ class Pushforward:
                 recorded([_generic(y, rng) for y in outs])
         # a stage has no value to look at
         if self._by_rule or not is_staged:
-            self._push = Push(recorded)
+            self._push = Push(recorded, live)
 
     def __call__(self, tangents: Tangents) -> list[Any]:
         """Return the tangents of the outputs; None where none of `tangents` arrives."""
@@ -142,12 +154,12 @@ class Push:
 
     __slots__ = ("_nodes", "_recorded", "_steps")
 
-    def __init__(self, recorded: Recorded) -> None:
+    def __init__(self, recorded: Recorded, live: Sequence[Node]) -> None:
         self._recorded = recorded
         self._steps: dict[Node, Callable[[Tangents], Any]] = {}  # those that had to be recorded
         wanted = {n for n in recorded.sources if n is not None}
         nodes = []
-        for node in reversed(recorded.tape.live()):
+        for node in reversed(live):
             if node in wanted:
                 nodes.append(node)
                 wanted.update(node.parents)
@@ -193,10 +205,12 @@ class Push:
         if kind is LINEAR:
             primitive, params = PRIMITIVES[vjp.primitive], node.saved[-1]
             return primitive.run(given[0], **params) if raw else bind(primitive.name, given[0], **params)
-        if (kind is ITSELF or kind is SYMMETRIC) and _is_real(node, given):
+        if kind is ITSELF or (kind is SYMMETRIC and _is_real(node, given)):
             return _itself(node, vjp, given, add, raw=raw)
         if kind is MULTILINEAR:
             return _each(node, vjp, given, add, raw=raw)
+        if kind is TOGETHER:
+            return _together(node, vjp, given, raw=raw)
         if kind is WEIGHTS and _is_real(node, given):
             return _weighted(node, vjp, given[0], raw=raw)
         if node not in self._steps:
@@ -214,9 +228,12 @@ def _is_real(node: Node, given: Tangents) -> bool:
 def _itself(node: Node, vjp: VJP, given: Tangents, add: Callable[..., Any], *, raw: bool) -> Any:
     saved = node.saved if raw else tuple(map(lift, node.saved))
     rule = vjp.raw if raw else vjp.lifted
+    to_complex = node.aval is not None and node.aval[1].kind == "c"  # so is what the step takes
     total = None
     for i, t in enumerate(given):
         if t is not None:
+            if to_complex:
+                t = convert(t, node.aval[1])  # noqa: PLW2901
             part = rule(t, *saved)[i]
             if part is not None:
                 total = part if total is None else add(total, part)
@@ -242,6 +259,20 @@ def _each(node: Node, vjp: VJP, given: Tangents, add: Callable[..., Any], *, raw
             args[i] = kept
             total = part if total is None else add(total, part)
     return total
+
+
+def _together(node: Node, vjp: VJP, given: Tangents, *, raw: bool) -> Any:
+    primitive, params = PRIMITIVES[vjp.primitive], node.saved[-1] if vjp.params else {}
+    like = next(t for t in given if t is not None)
+    tangents, args = iter(given), []
+    for i, tracked in enumerate(vjp.pattern):
+        t = next(tangents) if tracked else None
+        if t is None:
+            shape = node.saved[i].shape if vjp.avals else like.shape
+            t = near(like).zeros(shape, like.dtype)
+        args.append(t)
+    part = primitive.run(*args, **params) if raw else bind(primitive.name, *args, **params)
+    return part if node.aval is None else convert(part, node.aval[1])
 
 
 def _weighted(node: Node, vjp: VJP, t: Any, *, raw: bool) -> Any:
