@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from fgrad.backend.array import COMPOSED as COMPOSED
 from fgrad.backend.array import DeviceArray as DeviceArray
 from fgrad.backend.devices import as_array as as_array
 from fgrad.backend.devices import elsewhere as elsewhere
 from fgrad.backend.devices import near as near
 from fgrad.backend.devices import on_host as on_host
-from fgrad.compiler.simplify import simplify as simplify
 from fgrad.expr.atoms import ATOMS as ATOMS
 from fgrad.expr.atoms import DEGREE as DEGREE
 from fgrad.expr.atoms import LN10 as LN10
@@ -25,10 +27,6 @@ from fgrad.expr.node import postorder as postorder
 from fgrad.expr.node import var as var
 from fgrad.expr.special import CENTER as CENTER
 from fgrad.expr.special import ERFC as ERFC
-from fgrad.lax.opaque import OpaqueRule as OpaqueRule
-from fgrad.lax.opaque import apply_opaque as apply_opaque
-from fgrad.lax.opaque import plain_value as plain_value
-from fgrad.lax.trees import as_tensors as as_tensors
 from fgrad.numpy.arrays import as_tensor as as_tensor
 from fgrad.numpy.arrays import as_value as as_value
 from fgrad.numpy.arrays import asarray as asarray
@@ -73,3 +71,26 @@ from fgrad.ops.riccati import discrete_lyapunov as discrete_lyapunov
 from fgrad.ops.triangular import permutation as permutation
 from fgrad.ops.triangular import solve_triangular as solve_triangular
 from fgrad.ops.triangular import triangle as triangle
+
+if TYPE_CHECKING:
+    from fgrad.compiler.simplify import simplify as simplify
+    from fgrad.lax.loops import while_loop as while_loop
+    from fgrad.lax.opaque import OpaqueRule as OpaqueRule
+    from fgrad.lax.opaque import apply_opaque as apply_opaque
+    from fgrad.lax.opaque import plain_value as plain_value
+    from fgrad.lax.trees import as_tensors as as_tensors
+
+_LATE = {  # what takes as long to load as all else together, and is asked for by few
+    "simplify": "fgrad.compiler.simplify",
+    "OpaqueRule": "fgrad.lax.opaque",
+    "apply_opaque": "fgrad.lax.opaque",
+    "plain_value": "fgrad.lax.opaque",
+    "as_tensors": "fgrad.lax.trees",
+    "while_loop": "fgrad.lax.loops",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATE[name]), name)

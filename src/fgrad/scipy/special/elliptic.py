@@ -19,6 +19,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.primitive import VJP, Pattern, Primitive, Rule, Written, register
 from fgrad.core.stored import REAL, Stored, are_positive_powers
 from fgrad.core.tensor import bind, unary
+from fgrad.extend import engine
 from fgrad.extend.engine import (
     COMPOSED,
     DeviceArray,
@@ -31,7 +32,6 @@ from fgrad.extend.engine import (
     fn,
     near,
 )
-from fgrad.lax import while_loop
 from fgrad.scipy.special.primitives import Row, declare
 
 STEP = (
@@ -90,7 +90,7 @@ def _written_carlson(*xs: Any, powers: tuple[float, ...]) -> Any:
         return k + 1.0, total + term
 
     count = np.ceil(length / STEP) + 1
-    _, total = while_loop(lambda state: state[0] < count, step, (0.0, np.zeros(shape)))
+    _, total = engine.while_loop(lambda state: state[0] < count, step, (0.0, np.zeros(shape)))
     integral = np.where(at_zero >= 1, np.inf, total)
     return convert(np.where(functools.reduce(np.minimum, wide) < 0, np.nan, integral), kind)
 
