@@ -128,6 +128,12 @@ class _Tuple(Plain):
         self.num_leaves = sum([child.num_leaves for child in children])
         self.num_nodes = sum([child.num_nodes for child in children]) + 1
 
+    def unflatten(self, leaves: Iterable[Any]) -> Any:
+        """Return the tuple with these leaves."""
+        if leaves.__class__ is list and len(leaves) == self.num_leaves == self.num_nodes - 1:
+            return tuple(leaves)
+        return super().unflatten(leaves)
+
     def filled(self, leaves: Iterator[Any]) -> Any:
         """Return the tuple."""
         if self.num_nodes == self.num_leaves + 1:  # a row of leaves, as most are
@@ -153,7 +159,8 @@ class _Tuple(Plain):
 
 LEAF, _EMPTY = _Leaf(), _Empty()
 _LEAVES: set[type] = {int, float, complex, bool, str, bytes, np.ndarray, np.float64, np.float32}
-_ROWS = [_Tuple((LEAF,) * n) for n in range(17)]
+_FEW = 17
+_ROWS = [_Tuple((LEAF,) * n) for n in range(_FEW)]
 
 
 def _plain(x: Any, leaves: list[Any] | None) -> Plain | None:
@@ -167,7 +174,7 @@ def _plain(x: Any, leaves: list[Any] | None) -> Plain | None:
     if x.__class__ is tuple:
         if leaves is not None and are_leaves(x):
             leaves += x
-            return _ROWS[len(x)] if len(x) < len(_ROWS) else _Tuple((LEAF,) * len(x))
+            return _ROWS[len(x)] if len(x) < _FEW else _Tuple((LEAF,) * len(x))
         children = []
         for child in x:
             found = _plain(child, leaves)
@@ -217,6 +224,8 @@ def flatten(x: Any) -> tuple[list[Any], Any]:
     if x.__class__ in _LEAVES:
         return [x], LEAF
     if x.__class__ is tuple:
+        if len(x) < _FEW and _LEAVES.issuperset([leaf.__class__ for leaf in x]):
+            return list(x), _ROWS[len(x)]  # the usual case
         leaves: list[Any] = []
         plain = _plain(x, leaves)
         if plain is not None:

@@ -218,6 +218,9 @@ class Delivery:
     def leaf(self, x: Any) -> Any:
         """Return one result of the user's function, which may be his own, or be needed for a derivative."""
         if x.__class__ is Tensor:
+            if self.as_numpy and x._value.__class__ is np.ndarray and not is_tracked(x):
+                value: np.ndarray[Any, Any] = x._value
+                return value.copy() if value.ndim else value[()]
             found = self.made(x)
             return (
                 found.copy() if found is x._value and isinstance(found, np.ndarray | DeviceArray) else found

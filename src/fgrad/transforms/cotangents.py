@@ -186,7 +186,11 @@ def cotangent(ct: Any, t: Any, name: str, of: str) -> Any:
             ct = np.asarray(ct).view()
         except ValueError:
             ct = np.asarray(ct, object)
-        ct.flags.writeable = False  # what shares memory with it will be copied before it is handed out
+        # what shares memory with it will be copied before it is handed out; to assign to a flag takes longer
+        ct.setflags(False)
+        v, kind = t._value if t.__class__ is Tensor else t, ct.dtype
+        if v.__class__ is np.ndarray and ct.shape == v.shape and kind is v.dtype and kind.kind in "fc":
+            return ct
     if ct.dtype.kind not in "fciub":
         raise TypeError(f"{name} has dtype {ct.dtype}, but {of} has dtype {t.dtype}; give numbers")
     if ct.shape != t.shape:

@@ -55,7 +55,7 @@ def _zero(y: Any) -> Any:
 
 def _pairs(inputs: Inputs, tangents: Sequence[Any], where: Sequence[int], what: str) -> list[Any]:
     """Return the tangent of each differentiated leaf, checked."""
-    flat = []
+    flat: list[Any] = []
     for i, structure in zip(where, inputs.structures, strict=True):
         found, given = tree.flatten(tangents[i])
         if given != structure:
@@ -64,8 +64,11 @@ def _pairs(inputs: Inputs, tangents: Sequence[Any], where: Sequence[int], what: 
                 f"but the primal {i} has the structure {structure}"
             )
         flat += found
-    kept = [(p, t) for p, t in zip(inputs.places, flat, strict=True) if p is not None]
-    return [cotangent(t, inputs.handles[p][0], "the tangent", "the primal") for p, t in kept]
+    if inputs.places.__class__ is not range:
+        flat = [t for p, t in zip(inputs.places, flat, strict=True) if p is not None]
+    return [
+        cotangent(t, h[0], "the tangent", "the primal") for t, h in zip(flat, inputs.handles, strict=True)
+    ]
 
 
 @overload
@@ -115,18 +118,26 @@ def jvp(
     """
     try:
         _check_sequences(primals, tangents, "jvp")
-        where = range(len(primals))
-        inputs = Inputs(primals, where, "jvp")
-        ts = _pairs(inputs, tangents, where, "jvp")
-        pushed = Pushed(fun, primals, {}, inputs, has_aux)
-        run = pushed.run
-        deliver = Delivery(not has_tensor([*primals, *tangents]))
-        out = tree.unflatten(run.structure, [deliver.leaf(y) for y in run.outs])
-        tangent_out = tree.unflatten(run.structure, [deliver.made(t) for t in pushed.zeros(pushed.push(ts))])
+        out, tangent_out, run, deliver = pushed_along(fun, primals, tangents, has_aux)
         return (out, tangent_out, deliver.tree(run.aux)) if has_aux else (out, tangent_out)
     except Exception as error:
         shorten(error)
         raise
+
+
+def pushed_along(
+    fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool
+) -> tuple[Any, Any, Evaluated, Delivery]:
+    """Return `fun(*primals)`, its tangent, what was evaluated, and what hands out results."""
+    where = range(len(primals))
+    inputs = Inputs(primals, where, "jvp")
+    ts = _pairs(inputs, tangents, where, "jvp")
+    pushed = Pushed(fun, primals, {}, inputs, has_aux)
+    run = pushed.run
+    deliver = Delivery(not (inputs.has_tensor() or has_tensor(tangents)))
+    out = run.structure.unflatten([deliver.leaf(y) for y in run.outs])
+    found = [deliver.made(t) for t in pushed.zeros(pushed.push(ts))]
+    return out, run.structure.unflatten(found), run, deliver
 
 
 def _check_sequences(primals: Any, tangents: Any, what: str) -> None:

@@ -47,6 +47,7 @@ from fgrad.transforms.cotangents import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_FEW = 64  # references, which to go through costs more than they do
 _NO_HISTORY = (
     "no computation history; did you forget record(), or was the history cleared by backward() or release()?"
 )
@@ -362,7 +363,7 @@ class GradManager(Block):
         self._recording = None
         if tape.linear_only:
             _check_linear(tape)
-        if not once:
+        if not once and len(tape.refs) > _FEW:
             tape.compact()
         return recorded
 

@@ -116,27 +116,35 @@ class Inputs:
             return
         self.structures = []
         self.leaves = []  # every leaf of the differentiated arguments
-        places: list[int | None] = []  # for each, its place among `handles`; None: not differentiated
-        self.places = places
-        self.handles = []
-        for i in where:
-            found, structure = tree.flatten(args[i])
+        for a in chosen:
+            found, structure = tree.flatten(a)
             self.structures.append(structure)
-            for k, leaf in enumerate(found):
-                handle = _handle(leaf)
-                if handle is not None and _differentiable(
-                    handle[0].dtype, what, (i, structure, k), allow_int, holomorphic
-                ):
-                    places.append(len(self.handles))
-                    self.handles.append(handle)
-                elif handle is None and structure is tree.LEAF:
-                    raise TypeError(
-                        f"{what} cannot differentiate argument {i}: {leaf!r} of type {type(leaf).__name__} "
-                        "is not an array of numbers. Choose another argument with argnums"
-                    )
-                else:
-                    places.append(None)
-                self.leaves.append(leaf)
+            self.leaves += found
+        handles = [] if holomorphic else _arrays(self.leaves)
+        self.handles = handles
+        if len(handles) == len(self.leaves):
+            self.places = range(len(handles))
+            return
+        places: list[int | None] = [*range(len(handles))]  # for each leaf, its place among `handles`, or None
+        self.places = places
+        rest = slice(len(handles), None)
+        each = [(i, s, k) for i, s in zip(where, self.structures, strict=True) for k in range(s.num_leaves)]
+        for place, leaf in zip(each[rest], self.leaves[rest], strict=True):
+            handle = _handle(leaf)
+            if handle is not None and _differentiable(handle[0].dtype, what, place, allow_int, holomorphic):
+                places.append(len(handles))
+                handles.append(handle)
+            elif handle is None and place[1] is tree.LEAF:
+                raise TypeError(
+                    f"{what} cannot differentiate argument {place[0]}: {leaf!r} of type "
+                    f"{type(leaf).__name__} is not an array of numbers. Choose another argument with argnums"
+                )
+            else:
+                places.append(None)
+
+    def has_tensor(self) -> bool:
+        """Return whether any leaf of the differentiated arguments is a Tensor."""
+        return Tensor in [leaf.__class__ for leaf in self.leaves]
 
     def filled(self, args: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
         """Return `args` with `leaves` in the differentiated places."""
@@ -145,20 +153,33 @@ class Inputs:
             for i, leaf in zip(self.where, leaves):  # noqa: B905 -- one each, and a check costs
                 new[i] = leaf
             return new
-        it = iter(leaf if p is None else leaves[p] for leaf, p in zip(self.leaves, self.places, strict=True))
-        for i, structure in zip(self.where, self.structures, strict=True):
-            new[i] = tree.unflatten(structure, [next(it) for _ in range(structure.num_leaves)])
+        if self.places.__class__ is not range:
+            leaves = [
+                leaf if p is None else leaves[p] for leaf, p in zip(self.leaves, self.places, strict=True)
+            ]
+        for i, x in zip(self.where, self._divided(leaves), strict=True):
+            new[i] = x
         return new
+
+    def _divided(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return leaves in the structures of the arguments."""
+        found, start = [], 0
+        for structure in self.structures:
+            end = start + structure.num_leaves
+            found.append(structure.unflatten(leaves[start:end]))
+            start = end
+        return found
 
     def trees(self, results: Sequence[Any]) -> list[Any]:
         """Return the results for `handles` in the structures of the arguments; other leaves pass through."""
         if self.plain:
             return list(results)
-        it = iter(
-            (leaf if _handle(leaf) is None else np.zeros(np.shape(leaf))) if p is None else results[p]
-            for leaf, p in zip(self.leaves, self.places, strict=True)
-        )
-        return [tree.unflatten(s, [next(it) for _ in range(s.num_leaves)]) for s in self.structures]
+        if self.places.__class__ is not range:
+            results = [
+                (leaf if _handle(leaf) is None else np.zeros(np.shape(leaf))) if p is None else results[p]
+                for leaf, p in zip(self.leaves, self.places, strict=True)
+            ]
+        return self._divided(results)
 
     def unused(self, cts: Sequence[Any], fun: Callable[..., Any]) -> list[str]:
         """Return what to call each of `handles` that got no cotangent."""
@@ -455,6 +476,9 @@ def _differentiating(kind: type[ValueAndGrad], fun: Callable[..., Any], *options
 
 def checked_cts(ct: Any, outs: Sequence[Any], structure: Any) -> list[Any]:
     """Return the leaves of a cotangent that matches the output, as arrays or traced Tensors."""
+    if structure is tree.LEAF and outs[0].__class__ is Tensor and tree.is_leaf_type(ct.__class__):
+        (y,) = outs  # the usual case
+        return [cotangent(ct, y, "the cotangent", "the output") if y._value.dtype.kind in "fc" else None]
     cts, given = tree.flatten(ct)
     if given != structure:
         raise TypeError(

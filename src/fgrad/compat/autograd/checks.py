@@ -40,8 +40,8 @@ def make_numerical_jvp(f: Function, x: Any) -> Function:
     here, there = vspace(x), vspace(f(x))
 
     def jvp(v: Any) -> Any:
-        ahead, behind = (f(here.add(x, here.scalar_mul(v, h))) for h in (EPS / 2, -EPS / 2))
-        return there.scalar_mul(there.add(ahead, there.scalar_mul(behind, -1.0)), 1.0 / EPS)
+        ahead, behind = f(here.moved(x, v, EPS / 2)), f(here.moved(x, v, -EPS / 2))
+        return there.scalar_mul(there.moved(ahead, behind, -1.0), 1.0 / EPS)
 
     return jvp
 

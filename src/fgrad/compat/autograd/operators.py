@@ -15,7 +15,8 @@ from fgrad import tree
 from fgrad.compat.autograd.boxes import isbox
 from fgrad.compat.autograd.primitives import APPLIED
 from fgrad.compat.autograd.spaces import vspace
-from fgrad.transforms.calling import Delivery, has_tensor
+from fgrad.transforms.calling import Delivery
+from fgrad.transforms.forward import pushed_along
 from fgrad.transforms.reverse import Evaluated, Inputs, Pullback, checked_cts, deliver_inputs, derivatives_of
 
 Function = Callable[..., Any]
@@ -92,13 +93,16 @@ def _independent(depth: int = 4) -> None:
     warnings.warn("Output seems independent of input.", stacklevel=depth)
 
 
-def _is_dependent(out: Any) -> bool:
-    return isbox(out) or any(map(isbox, tree.leaves(out)))
-
-
 def _point(x: Any) -> Any:
     """Return where to differentiate: arrays of integers as the real numbers that they are."""
-    return _real(x) if tree.is_leaf_type(type(x)) else tree.map(_real, x)
+    if tree.is_leaf_type(x.__class__):
+        return _real(x)
+    leaves, structure = tree.flatten(x)
+    reals = list(map(_real, leaves))
+    for real, leaf in zip(reals, leaves, strict=True):
+        if real is not leaf:
+            return structure.unflatten(reals)
+    return x
 
 
 def _real(x: Any) -> Any:
@@ -110,25 +114,13 @@ def _evaluated(fun: Function, x: Any, what: str, *, once: bool = False) -> tuple
     point = (_point(x),)
     inputs = Inputs(point, (0,), what)
     run = Evaluated(fun, point, {}, inputs, False, once=once)
-    return run, inputs, Delivery(not has_tensor(point))
-
-
-def _watched(fun: Function) -> tuple[Function, list[bool]]:
-    """Return a function that does what `fun` does, and whether each result depends on its argument."""
-    dependent: list[bool] = []
-
-    def watched(x: Any) -> Any:
-        out = fun(x)
-        dependent.append(_is_dependent(out))
-        return out
-
-    return watched, dependent
+    return run, inputs, Delivery(not inputs.has_tensor())
 
 
 def core_make_vjp(fun: Function, x: Any) -> tuple[Function, Any]:
     """Return the pullback of `fun` at `x`, and `fun(x)`."""
     run, inputs, deliver = _evaluated(fun, x, "vjp")
-    ans = tree.unflatten(run.structure, [deliver.leaf(y) for y in run.outs])
+    ans = run.structure.unflatten([deliver.leaf(y) for y in run.outs])
     if not any(run.pullback.sources):
         _independent()
         return lambda g: vspace(x).zeros(), ans
@@ -140,9 +132,8 @@ def core_make_jvp(fun: Function, x: Any) -> Function:
     """Return the map from a tangent at `x` to `fun(x)` and its tangent."""
 
     def jvp(g: Any) -> tuple[Any, Any]:
-        watched, dependent = _watched(fun)
-        ans, tangent = fgrad.jvp(watched, (_point(x),), (g,))
-        if not dependent[-1]:
+        ans, tangent, run, _ = pushed_along(fun, (_point(x),), (g,), False)
+        if not any(run.pullback.sources):
             _independent()
             return ans, vspace(ans).zeros()
         return ans, tangent

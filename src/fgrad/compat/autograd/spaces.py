@@ -55,6 +55,10 @@ class VSpace:
         """Return a x."""
         return x * a
 
+    def moved(self, x: Any, y: Any, a: Any) -> Any:
+        """Return x + a y."""
+        return self.add(x, self.scalar_mul(y, a))
+
     def inner_prod(self, x: Any, y: Any) -> Any:
         """Return the real number <x, y>."""
         raise NotImplementedError
@@ -76,9 +80,10 @@ class ArrayVSpace(VSpace):
     """The arrays of a shape and a real dtype."""
 
     def __init__(self, value: Any) -> None:
-        known = hasattr(value, "dtype")
-        self.shape: tuple[int, ...] = value.shape if known else np.shape(value)
-        self.dtype: np.dtype[Any] = value.dtype if known else np.result_type(value)
+        if not hasattr(value, "dtype"):
+            value = np.asarray(value)
+        self.shape: tuple[int, ...] = value.shape
+        self.dtype: np.dtype[Any] = value.dtype
 
     @property
     def size(self) -> int:  # type: ignore[override]
@@ -111,10 +116,12 @@ class ArrayVSpace(VSpace):
 
     def randn(self) -> Any:
         """Return a normal sample of NumPy's global generator."""
-        return np.asarray(np.random.randn(*self.shape)).astype(self.dtype)  # noqa: NPY002 -- autograd's
+        return np.asarray(np.random.randn(*self.shape)).astype(self.dtype, copy=False)  # noqa: NPY002 -- autograd's
 
     def inner_prod(self, x: Any, y: Any) -> Any:
         """Return the real number <x, y>."""
+        if x.__class__ is np.ndarray and y.__class__ is np.ndarray:
+            return np.dot(x.ravel(), y.ravel())
         return np.dot(np.ravel(x), np.ravel(y))
 
 
@@ -154,59 +161,66 @@ class ContainerVSpace(VSpace):
 
     def __init__(self, value: Any) -> None:
         self.shape = value
-        self.shape = self._map(vspace)
+        self.shape = self._made([vspace(v) for v in self._values(value)])
 
-    def _pairs(self, x: Any) -> Iterator[tuple[Any, Any]]:
+    def _values(self, x: Any) -> Sequence[Any]:
+        """Return what a container holds, in the order of the spaces."""
         raise NotImplementedError
 
     def _made(self, values: Sequence[Any]) -> Any:
         raise NotImplementedError
 
-    def _map(self, f: Callable[..., Any], *args: Any) -> Any:
-        return self._made([f(space, *(x[k] for x in args)) for k, space in self._pairs(self.shape)])
-
-    def _subval(self, x: Any, at: Any, value: Any) -> Any:
-        return self._made([value if k == at else v for k, v in self._pairs(x)])
+    def _spaces(self) -> Sequence[VSpace]:
+        return self._values(self.shape)
 
     @property
     def size(self) -> int:  # type: ignore[override]
         """The dimension over the real numbers."""
-        return sum(space.size for _, space in self._pairs(self.shape))
+        return sum([space.size for space in self._spaces()])
 
     def zeros(self) -> Any:
         """Return the zero of the space."""
-        return self._map(lambda space: space.zeros())
+        return self._made([space.zeros() for space in self._spaces()])
 
     def ones(self) -> Any:
         """Return the sum of the basis."""
-        return self._map(lambda space: space.ones())
+        return self._made([space.ones() for space in self._spaces()])
 
     def randn(self) -> Any:
         """Return a normal sample of NumPy's global generator."""
-        return self._map(lambda space: space.randn())
+        return self._made([space.randn() for space in self._spaces()])
 
     def standard_basis(self) -> Iterator[Any]:
         """Yield a basis, orthonormal over the real numbers."""
-        zero = self.zeros()
-        for k, space in self._pairs(self.shape):
+        zeros = self._values(self.zeros())
+        for i, space in enumerate(self._spaces()):
             for e in space.standard_basis():
-                yield self._subval(zero, k, e)
+                yield self._made([*zeros[:i], e, *zeros[i + 1 :]])
 
     def add(self, x: Any, y: Any) -> Any:
         """Return x + y."""
-        return self._map(lambda space, a, b: space.add(a, b), x, y)
+        values = self._values
+        return self._made([s.add(a, b) for s, a, b in zip(self._spaces(), values(x), values(y), strict=True)])
 
     def scalar_mul(self, x: Any, a: Any) -> Any:
         """Return a x."""
-        return self._map(lambda space, v: space.scalar_mul(v, a), x)
+        return self._made([s.scalar_mul(v, a) for s, v in zip(self._spaces(), self._values(x), strict=True)])
+
+    def moved(self, x: Any, y: Any, a: Any) -> Any:
+        """Return x + a y."""
+        values = self._values
+        return self._made(
+            [s.moved(u, v, a) for s, u, v in zip(self._spaces(), values(x), values(y), strict=True)]
+        )
 
     def inner_prod(self, x: Any, y: Any) -> Any:
         """Return the real number <x, y>."""
-        return sum(space.inner_prod(x[k], y[k]) for k, space in self._pairs(self.shape))
+        values = self._values
+        return sum([s.inner_prod(a, b) for s, a, b in zip(self._spaces(), values(x), values(y), strict=True)])
 
     def covector(self, x: Any) -> Any:
         """Return the cotangent that belongs to the tangent x."""
-        return self._map(lambda space, v: space.covector(v), x)
+        return self._made([s.covector(v) for s, v in zip(self._spaces(), self._values(x), strict=True)])
 
 
 class SequenceVSpace(ContainerVSpace):
@@ -214,8 +228,8 @@ class SequenceVSpace(ContainerVSpace):
 
     seq_type: Callable[..., Any]
 
-    def _pairs(self, x: Any) -> Iterator[tuple[Any, Any]]:
-        return iter(enumerate(x))
+    def _values(self, x: Any) -> Sequence[Any]:
+        return x  # type: ignore[no-any-return]
 
     def _made(self, values: Sequence[Any]) -> Any:
         return self.seq_type(values)
@@ -247,8 +261,8 @@ class NamedTupleVSpace(SequenceVSpace):
 class DictVSpace(ContainerVSpace):
     """Dictionaries of values of given spaces."""
 
-    def _pairs(self, x: Any) -> Iterator[tuple[Any, Any]]:
-        return iter(x.items())
+    def _values(self, x: Any) -> Sequence[Any]:
+        return [x[k] for k in self.shape]
 
     def _made(self, values: Sequence[Any]) -> Any:
         return dict(zip(self.shape, values, strict=True))
