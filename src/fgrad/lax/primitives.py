@@ -21,10 +21,12 @@ from fgrad.lax.branches import switch
 from fgrad.lax.loops import while_loop
 from fgrad.lax.scans import scan
 from fgrad.lax.trees import stack
+from fgrad.ops.compiled import late
 from fgrad.ops.linear import convert
 from fgrad.transforms.batch import Same, for_examples
-from fgrad.transforms.loops.lowering import lower
 from fgrad.transforms.manager import GradManager
+
+LOWER = late("fgrad.transforms.loops.lowering", "lower")  # of all: programs are lowered by it once
 
 
 def evaluated(code: Any, values: Sequence[Any]) -> Sequence[Any]:
@@ -145,7 +147,7 @@ def _declare(name: str, *, linear: bool = False, stored: Stored | str = PLAIN, i
         shape=lambda *_, code: code.outs,
         batch=batch,
         many=True,
-        lower=lower,
+        lower=LOWER,
         stored=stored,
         interpreted=interpreted,
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from fgrad import numpy as fnp
 from fgrad.core.aval import Aval, aval_of
-from fgrad.extend.engine import simplify
+from fgrad.extend import engine
 from fgrad.scipy.vectors import array
 from fgrad.transforms.forward import jvp
 from fgrad.transforms.reverse import jacrev, vjp
@@ -84,7 +84,7 @@ class Field:
         scalar, vector = Aval((), np.dtype(float)), Aval((self.size,), np.dtype(float))
         avals = [Aval((self.count,), np.dtype(float)), *map(aval_of, others), scalar, *[vector] * vectors]
         k = 1 + len(others)
-        run = simplify(staged(lambda *v: [fun(v[0], v[1:k], *v[k:])], avals)[0]).run
+        run = engine.simplify(staged(lambda *v: [fun(v[0], v[1:k], *v[k:])], avals)[0]).run
         return lambda t, *ys: array(run((parameters, *others, np.asarray(t, float), *ys))[0])
 
 
