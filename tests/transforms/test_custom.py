@@ -704,3 +704,71 @@ def test_what_the_same_tape_follows_outside_is_refused(call, f):
         call(f)
     still = lambda x, y: f(x, fg.stop_gradient(y))
     np.testing.assert_allclose(call(still), call(lambda x, y: x * fg.stop_gradient(y)), rtol=1e-12)
+
+
+# ---- rules inside of rules
+
+
+def inner_rule(factor):
+    """Return sin with the rule ct cos(y) times a factor from outside."""
+    inner = fg.custom_vjp(lambda y: np.sin(y))
+    inner.defvjp(lambda y: (np.sin(y), y), lambda y, ct: (ct * np.cos(y) * factor,))
+    return inner
+
+
+def made_in_primal():
+    outer = fg.custom_vjp(lambda x: inner_rule(x)(x) * x)
+    outer.defvjp(lambda x: (outer(x), x), lambda x, ct: (ct * 3.0 * x,))
+    return outer
+
+
+def pulled_in_forward():
+    def forward(x):
+        out, pull = fg.vjp(inner_rule(x), x)
+        return out, pull(1.0)[0]
+
+    outer = fg.custom_vjp(lambda x: x)
+    outer.defvjp(forward, lambda slope, ct: (ct * slope,))
+    return outer
+
+
+def pulled_in_backward():
+    outer = fg.custom_vjp(np.sin)
+    outer.defvjp(lambda x: fg.vjp(inner_rule(x), x), lambda pull, ct: pull(ct))
+    return outer
+
+
+def made_in_backward():
+    outer = fg.custom_vjp(np.sin)
+    outer.defvjp(lambda x: (np.sin(x), x), lambda x, ct: (ct * fg.grad(inner_rule(x))(x),))
+    return outer
+
+
+NESTED = {  # slope, and slope of the slope
+    made_in_primal: (lambda x: 3 * x, lambda x: 3.0),
+    pulled_in_forward: (lambda x: x * np.cos(x), lambda x: np.cos(x) - x * np.sin(x)),
+    pulled_in_backward: (lambda x: x * np.cos(x), lambda x: np.cos(x) - x * np.sin(x)),
+    made_in_backward: (lambda x: x * np.cos(x), lambda x: np.cos(x) - x * np.sin(x)),
+}
+
+
+@pytest.mark.parametrize("make", NESTED)
+def test_rules_inside_of_rules_may_read_what_the_outer_ones_have(make):
+    """As in JAX."""
+    f, (slope, second) = make(), NESTED[make]
+    xs = np.array([0.3, 0.7])
+    g = fg.grad(f)
+    close(g(0.5), slope(0.5))
+    close(fg.jit(g)(0.5), slope(0.5))
+    close(fg.grad(fg.jit(f))(0.5), slope(0.5))
+    close(fg.vmap(g)(xs), slope(xs))
+    close(fg.grad(lambda x: fg.vmap(f)(x).sum())(xs), slope(xs))
+    close(fg.grad(g)(0.5), second(0.5))
+    close(fg.grad(fg.grad(fg.jit(f)))(0.5), second(0.5))
+    close(fg.vmap(fg.grad(g))(xs), second(xs) * np.ones(2))
+    close(fg.jvp(g, (0.5,), (1.0,))[1], second(0.5))
+
+
+def test_an_error_says_that_a_backward_rule_reads_what_is_gone():
+    with pytest.raises(fg.EscapedTensorError, match=r"backward rule of .*lambda.* argument.* forward rule"):
+        fg.grad(lambda x: fg.vmap(lambda x: inner_rule(x)(2.0 * x))(x).sum())(np.ones(2))

@@ -33,6 +33,7 @@ from fgrad.core.snapshot import is_private
 from fgrad.core.tape import HIDDEN, Pick
 from fgrad.core.tensor import Tensor, following, lowered, node_on, wrap
 from fgrad.core.trace import Trace, Tracer, current, next_level, running
+from fgrad.errors import EscapedTensorError
 from fgrad.ops.linear import sum_axes
 from fgrad.transforms.batch import Batch
 from fgrad.transforms.calling import (
@@ -135,8 +136,7 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
         links[0][2] if len(links) == 1 else tuple(map(any, zip(*[p for *_, p in links], strict=True)))
     )
     above = tuple([t for t in state.traces if t.is_tape and t.level >= top]) if rule.is_closed else ()
-    with _seen_by(under, rule, above):
-        made = rule.forward(*inner)
+    made = _forward_under(under, top, rule, above, inner)
     if above:
         _demand_no_more(made, above, rule)
     if outs is None:
@@ -155,6 +155,28 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
         if o.__class__ is Tensor and o._nodes and any(n.vjp is HIDDEN for n in o._nodes):
             o._nodes = outs[i]._nodes  # forward may have kept it
     return outs
+
+
+def _forward_under(
+    under: Sequence[Trace], level: int, rule: Rule, suspended: tuple[Any, ...], inner: Sequence[Any]
+) -> list[Any]:
+    """Return the outputs of `rule`, of which the traces `under` a level alone see how they are computed."""
+    if suspended or rule.hidden:
+        with _seen_by(under, rule, suspended):
+            return rule.forward(*inner)
+    block = running.under(level)
+    try:  # as a `with` statement, which costs a microsecond
+        block.__enter__()
+        made = rule.forward(*inner)
+        block.leave()
+    except BaseException:
+        try:
+            block.undo(None)
+        except BaseException:  # an interrupt, before it had begun
+            block.undo(None)
+            raise
+        raise
+    return made
 
 
 def _seen_below(rule: Rule, trace: Any, given: tuple[Any, ...], *, mute: bool) -> list[Tensor]:
@@ -242,6 +264,11 @@ def _vjp_rule(rule: Rule, args: Sequence[Any], *, several: bool) -> VJP:
         try:
             restore(errors)
             results = rule.backward(*given)
+        except EscapedTensorError as error:
+            raise EscapedTensorError(
+                f"{error} The backward rule of {rule.name} reads it from outside: pass it to the function as "
+                "an argument, or let the forward rule return it with what the backward rule gets"
+            ) from error
         finally:
             restore(before)
         if len(results) != len(avals):

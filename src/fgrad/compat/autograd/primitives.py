@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import update_wrapper
 from itertools import count as counting
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -41,9 +41,13 @@ class _Applied(Rule):
     ) -> None:
         self.operation, self.args, self.kwargs, self.places = operation, args, kwargs, places
         self.name = operation.__name__
-        self.structures: list[Any] = []
-        self.leaves: list[Any] = []
-        self.groups: list[slice] = []  # which leaves are of each argument
+        self.leaves: list[Any] = [args[i] for i in places]
+        self.simple = tree.are_leaves(self.leaves)
+        if self.simple:  # the usual case: every argument is one leaf
+            self.structures: list[Any] = [tree.LEAF] * len(places)
+            self.groups = _SINGLE[: len(places)] if len(places) <= len(_SINGLE) else _singles(len(places))
+            return
+        self.structures, self.groups, self.leaves = [], [], []
         for i in places:
             leaves, structure = tree.flatten(args[i])
             self.groups.append(slice(len(self.leaves), len(self.leaves) + len(leaves)))
@@ -53,6 +57,10 @@ class _Applied(Rule):
     def filled(self, values: Sequence[Any]) -> list[Any]:
         """Return the arguments with `values` as the leaves of those that are followed."""
         args = list(self.args)
+        if self.simple:
+            for i, value in zip(self.places, values, strict=True):
+                args[i] = value
+            return args
         for i, structure, group in zip(self.places, self.structures, self.groups, strict=True):
             args[i] = tree.unflatten(structure, values[group])
         return args
@@ -85,8 +93,16 @@ class _Applied(Rule):
         return outs
 
     def backward(self, *cts: Any) -> Sequence[Any]:
-        g = tree.unflatten(self.out_structure, self._completed(cts))
+        g = self.out_structure.unflatten(self._completed(cts))
         wanted = self.wanted or (True,) * len(self.leaves)
+        if self.simple:
+            numbers = [k for k, w in enumerate(wanted) if w]
+            found = self._pulled(tuple([self.places[k] for k in numbers]), g)
+            results: list[Any] = [None] * len(wanted)
+            for k, ct in zip(numbers, found, strict=True):
+                if ct is not None:
+                    results[k] = _of_dtype(self._only(ct, k), self.dtypes[k])
+            return results
         asked = {i: group for i, group in zip(self.places, self.groups, strict=True) if True in wanted[group]}
         back: list[Any] = [None] * len(self.leaves)
         for (i, group), ct in zip(asked.items(), self._pulled(tuple(asked), g), strict=True):
@@ -94,12 +110,24 @@ class _Applied(Rule):
                 continue
             leaves, dtypes = tree.leaves(ct), self.dtypes[group]
             if len(leaves) != len(dtypes):
-                raise TypeError(
-                    f"the vjp of {self.name} with respect to argument {i} returned another "
-                    "structure than the argument has"
-                )
+                self._refuse(i)
             back[group] = map(_of_dtype, leaves, dtypes)
         return back
+
+    def _only(self, ct: Any, k: int) -> Any:
+        """Return the cotangent of an argument that is one leaf."""
+        if tree.is_leaf_type(ct.__class__):
+            return ct
+        leaves = tree.leaves(ct)
+        if len(leaves) != 1:
+            self._refuse(self.places[k])
+        return leaves[0]
+
+    def _refuse(self, i: int) -> NoReturn:
+        raise TypeError(
+            f"the vjp of {self.name} with respect to argument {i} returned another structure than the "
+            "argument has"
+        )
 
     def forward_rule(self) -> Callable[..., list[Any]] | None:
         return self._pushed if self.operation in primitive_jvps else None
@@ -148,6 +176,13 @@ class _Applied(Rule):
 
 
 _ARRAYS = (Tensor, np.ndarray, np.generic)
+
+
+def _singles(n: int) -> list[slice]:
+    return [slice(k, k + 1) for k in range(n)]
+
+
+_SINGLE = _singles(8)
 
 
 def _of_dtype(ct: Any, dtype: np.dtype[Any]) -> Any:
