@@ -6,7 +6,8 @@ optree is imported when the first container appears: tuples of arrays and number
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
@@ -16,12 +17,21 @@ from fgrad.locks import survive_forks
 from fgrad.names import offered as _offered
 
 __all__ = [
+    "Partial",
+    "broadcast",
     "flatten",
+    "flatten_with_path",
+    "keystr",
     "leaves",
     "map",
+    "map_with_path",
+    "reduce",
+    "register_dataclass",
     "register_pytree_node",
     "register_pytree_node_class",
+    "register_static",
     "structure",
+    "transpose",
     "unflatten",
 ]
 
@@ -340,6 +350,146 @@ def map(f: Callable[..., Any], x: Any, *rest: Any) -> Any:
     return shape.unflatten([f(*group) for group in zip(first, *others, strict=True)])
 
 
+def reduce(function: Callable[[Any, Any], Any], x: Any, *initializer: Any) -> Any:
+    """Return what `function` makes of the leaves of `x`, one after the other.
+
+    Args:
+        function: of what was found so far, and of the next leaf.
+        x: pytree.
+        initializer: what to begin with; the first leaf, where it is left out.
+
+    Returns:
+        What the last call returned.
+
+    Raises:
+        TypeError: there is no leaf, and no `initializer`.
+
+    Example:
+        >>> fg.tree.reduce(lambda total, leaf: total + leaf, {"a": 1.0, "b": [2.0, 3.0]})
+        6.0
+    """
+    return functools.reduce(function, leaves(x), *initializer)
+
+
+def broadcast(prefix: Any, x: Any) -> Any:
+    """Return `x` with each leaf replaced by the leaf of `prefix` above it.
+
+    Args:
+        prefix: pytree whose leaves stand at leaves of `x`, or at containers.
+        x: pytree.
+
+    Returns:
+        Pytree of the structure of `x`.
+
+    Raises:
+        ValueError: `prefix` is no prefix of `x`.
+
+    Example:
+        >>> fg.tree.broadcast({"a": 0.1, "b": 0.2}, {"a": 1.0, "b": [2.0, 3.0]})
+        {'a': 0.1, 'b': [0.2, 0.2]}
+    """
+    return unflatten(structure(x), broadcast_prefix(prefix, x))
+
+
+def transpose(outer: Any, inner: Any, x: Any) -> Any:
+    """Return a tree of trees with the inner structure outside.
+
+    Args:
+        outer: structure of `x`, down to its parts.
+        inner: structure of each part.
+        x: pytree.
+
+    Returns:
+        Pytree of the structure `inner`, whose parts have the structure `outer`.
+
+    Raises:
+        ValueError: `x` has another structure.
+
+    Example:
+        >>> outer, inner = fg.tree.structure([0, 0]), fg.tree.structure({"a": 0, "b": 0})
+        >>> fg.tree.transpose(outer, inner, [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
+        {'a': [1, 3], 'b': [2, 4]}
+    """
+    found, shape = flatten(x)
+    if shape != structure(unflatten(outer, [unflatten(inner, [0] * inner.num_leaves)] * outer.num_leaves)):
+        raise ValueError(f"the tree is {shape}, not {outer} of {inner}")
+    n = inner.num_leaves
+    return unflatten(inner, [unflatten(outer, found[k::n]) for k in range(n)])
+
+
+def flatten_with_path(
+    x: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> tuple[list[tuple[Any, Any]], Any]:
+    """Return the leaves of `x`, each with the keys that lead to it, and its structure.
+
+    Args:
+        x: pytree.
+        is_leaf: whether a part of `x` is to be taken for a leaf; None: no container is.
+
+    Returns:
+        A list of pairs, of a tuple of keys and a leaf, and the structure. Keys are `DictKey`, `SequenceKey`,
+        `GetAttrKey` or `FlattenedIndexKey` of `fgrad.containers`.
+
+    Example:
+        >>> found, _ = fg.tree.flatten_with_path({"a": 1.0, "b": [2.0, 3.0]})
+        >>> [(fg.tree.keystr(path), leaf) for path, leaf in found]
+        [("['a']", 1.0), ("['b'][0]", 2.0), ("['b'][1]", 3.0)]
+    """
+    flatten(x)  # so that dataclasses are known
+    found, structure = _containers().flatten_with_path(x, is_leaf)
+    return found, structure
+
+
+def map_with_path(f: Callable[..., Any], x: Any, *rest: Any) -> Any:
+    """Return `x` with each leaf replaced by `f` of its path, of it, and of what `rest` has at its place.
+
+    Args:
+        f: takes a tuple of keys, as of `flatten_with_path`, and as many leaves as there are trees.
+        x: pytree.
+        rest: pytrees of the same structure.
+
+    Returns:
+        Pytree of the structure of `x`.
+
+    Raises:
+        ValueError: a structure differs.
+
+    Example:
+        >>> fg.tree.map_with_path(lambda path, leaf: f"{fg.tree.keystr(path)} = {leaf}", {"a": [1.0]})
+        {'a': ["['a'][0] = 1.0"]}
+    """
+    for tree in (x, *rest):
+        flatten(tree)  # so that dataclasses are known
+    return _containers().map_with_path(f, x, *rest)
+
+
+def keystr(keys: Sequence[Any], *, simple: bool = False, separator: str = "") -> str:
+    """Return a path of `flatten_with_path` as text.
+
+    Args:
+        keys: the path.
+        simple: whether only the names and numbers are written.
+        separator: what is written between keys.
+
+    Returns:
+        The keys, one after the other.
+
+    Example:
+        >>> ((path, _),), _ = fg.tree.flatten_with_path({"w": [1.0]})
+        >>> fg.tree.keystr(path), fg.tree.keystr(path, simple=True, separator="/")
+        ("['w'][0]", 'w/0')
+    """
+    from fgrad import containers  # noqa: PLC0415 -- late: it imports optree
+
+    return containers.keystr(keys, simple=simple, separator=separator)
+
+
+def _containers() -> Any:
+    from fgrad.containers import Containers  # noqa: PLC0415 -- late: it imports optree
+
+    return Containers(NAMESPACE)
+
+
 def children(x: Any) -> list[tuple[Any, Any]] | None:
     """Return the (key, child) pairs of a container or iterable; None for a leaf."""
     if isinstance(x, dict):
@@ -444,6 +594,73 @@ def register_pytree_node_class(cls: type[C]) -> type[C]:
     return cls
 
 
+def register_static(cls: type) -> type:
+    """Make instances of `cls` containers without leaves, which are part of the structure.
+
+    Args:
+        cls: the class; its instances have == and hash.
+
+    Returns:
+        `cls`, so that it may decorate.
+
+    Raises:
+        ValueError: `cls` is registered already.
+
+    Example:
+        >>> @fg.tree.register_static
+        ... class Kind(str):
+        ...     __slots__ = ()
+        >>> fg.tree.leaves([Kind("linear"), 1.0])
+        [1.0]
+    """
+    register_pytree_node(cls, lambda x: ((), x), lambda x, _: x)
+    return cls
+
+
+def register_dataclass(
+    cls: Any, data_fields: Sequence[str] | None = None, meta_fields: Sequence[str] | None = None
+) -> Any:
+    """Make instances of a dataclass containers of some of their fields; others are part of the structure.
+
+    Dataclasses are containers of all of their fields without it.
+
+    Args:
+        cls: the dataclass, which `__init__` builds of fields.
+        data_fields: names of the fields that are pytrees; None: those that are not in `meta_fields`.
+        meta_fields: names of the fields that are fixed, and have == and hash; None: those declared with
+            `dataclasses.field(metadata={"static": True})`.
+
+    Returns:
+        `cls`, so that it may decorate.
+
+    Raises:
+        ValueError: `cls` is registered already, or was used as a container of all of its fields.
+
+    Example:
+        >>> import dataclasses
+        >>> @fg.tree.register_dataclass
+        ... @dataclasses.dataclass
+        ... class Layer:
+        ...     w: float
+        ...     name: str = dataclasses.field(metadata={"static": True})
+        >>> fg.grad(lambda layer: layer.w**2)(Layer(3.0, "first"))
+        Layer(w=np.float64(6.0), name='first')
+    """
+    found = _containers().register_dataclass(cls, data_fields, meta_fields)
+    _known.add(cls)
+    return found
+
+
+class Partial(functools.partial):  # type: ignore[type-arg]
+    """`functools.partial` as a container: its arguments are leaves, its function is not.
+
+    Example:
+        >>> scale = fg.tree.Partial(lambda a, x: a * x, 3.0)
+        >>> fg.grad(lambda f, x: f(x))(scale, 2.0).args
+        (np.float64(2.0),)
+    """
+
+
 _known: set[type] = set()
 _opaque: set[type] = set()  # classes that are leaves and no dataclasses, MANY at most
 
@@ -454,6 +671,10 @@ def _know(x: Any) -> None:
 
     for leaf in optree.tree_leaves(x, namespace=NAMESPACE):
         cls = type(leaf)
+        if cls is Partial and cls not in _known:
+            _known.add(cls)
+            _containers().register_partial(cls)
+            _know(leaf)
         if dataclasses.is_dataclass(cls) and cls not in _known:
             _known.add(cls)
             _register_dataclass(cls)

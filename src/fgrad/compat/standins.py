@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -145,6 +146,16 @@ def renamed(text: str, found: Any) -> dict[str, Any]:
     """Return what a table or a module has, by the names in a line of them: `name`, or `new:old`."""
     look = found.__getitem__ if isinstance(found, Mapping) else partial(getattr, found)
     return {new: look(old or new) for new, _, old in (name.partition(":") for name in text.split())}
+
+
+def with_names(function: Callable[..., Any], names: str) -> Callable[..., Any]:
+    """Return a function whose first arguments have the names in a line."""
+    own = dict(zip(words(names), inspect.signature(function).parameters, strict=False))
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **{own.get(name, name): value for name, value in kwargs.items()})
+
+    return call
 
 
 def by_name(*found: Any) -> dict[str, Any]:

@@ -1,6 +1,17 @@
-"""Control flow, implicit functions and collective operations: JAX's names, differentiable in every way."""
+"""Control flow, implicit functions, collective operations, and general forms of convolutions and products.
+
+Names are JAX's; all of it is differentiable in every way.
+"""
 
 import fgrad.lax.primitives  # noqa: F401 -- declares them
+from fgrad.lax.arithmetic import cumlogsumexp as cumlogsumexp
+from fgrad.lax.arithmetic import cummax as cummax
+from fgrad.lax.arithmetic import cummin as cummin
+from fgrad.lax.arithmetic import cumprod as cumprod
+from fgrad.lax.arithmetic import cumsum as cumsum
+from fgrad.lax.arithmetic import div as div
+from fgrad.lax.arithmetic import dot_general as dot_general
+from fgrad.lax.arithmetic import sort as sort
 from fgrad.lax.branches import cond as cond
 from fgrad.lax.branches import select as select
 from fgrad.lax.branches import switch as switch
@@ -26,6 +37,14 @@ from fgrad.lax.sized import bincount as bincount
 from fgrad.lax.sized import nonzero as nonzero
 from fgrad.lax.sized import repeat as repeat
 from fgrad.lax.sized import unique as unique
+from fgrad.lax.windows import ConvDimensionNumbers as ConvDimensionNumbers
+from fgrad.lax.windows import conv_dimension_numbers as conv_dimension_numbers
+from fgrad.lax.windows import conv_general_dilated as conv_general_dilated
+from fgrad.lax.windows import conv_general_dilated_local as conv_general_dilated_local
+from fgrad.lax.windows import conv_general_dilated_patches as conv_general_dilated_patches
+from fgrad.lax.windows import conv_transpose as conv_transpose
+from fgrad.lax.windows import padtype_to_pads as padtype_to_pads
+from fgrad.lax.windows import reduce_window as reduce_window
 from fgrad.names import offered as _offered
 from fgrad.ops.precision import reduce_precision as reduce_precision
 from fgrad.transforms.collectives import all_gather as all_gather

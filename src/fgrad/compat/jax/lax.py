@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -15,17 +14,15 @@ import fgrad.lax
 import fgrad.nn
 import fgrad.scipy.special
 from fgrad import numpy as fnp
-from fgrad.compat.jax import operands
 from fgrad.compat.jax.arrays import OWN, Array, as_array, elementwise, made, moved, named, of_elements, opened
 from fgrad.compat.jax.jaxprs import own_primitive
 from fgrad.compat.jax.numpy import NAMES as NUMPY
-from fgrad.compat.jax.numpy import wide_enough
+from fgrad.compat.jax.numpy import kept, of_one, product
 from fgrad.compat.jax.transformations import Flat, inside
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.jax.types import CONFIG, promoted
-from fgrad.compat.standins import by_name, renamed, words
+from fgrad.compat.standins import by_name, renamed, with_names, words
 from fgrad.errors import EscapedTensorError
-from fgrad.nn.geometry import pads
 
 Function = Callable[..., Any]
 _REST: Any = object()
@@ -249,195 +246,120 @@ def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int 
     return flat.filled(fgrad.lax.associative_scan(combine, flat.tensors, reverse, axis))
 
 
-# ---- windows
+# ---- of one array, and products
 
 
-def padtype_to_pads(shape: Any, window: Any, strides: Any, padding: Any) -> list[tuple[int, int]]:
-    """Return how much "SAME", "SAME_LOWER" or "VALID" adds before and behind each axis."""
-    found = pads(padding.removesuffix("_LOWER"), shape, window, strides, (1,) * len(shape))
-    return [(high, low) if padding == "SAME_LOWER" else (low, high) for low, high in found]
+def _reshape(t: Any, new_sizes: Any, dimensions: Any = None) -> Any:
+    return fnp.reshape(t if dimensions is None else fnp.transpose(t, dimensions), tuple(new_sizes))
 
 
-def _dimensions(numbers: Any, rank: int) -> list[list[int]]:
-    """Return where batch, channels and space are of the image, the kernel and the result."""
-    if isinstance(numbers, ConvDimensionNumbers):
-        return list(map(list, numbers))
-    space = "DHW"[3 - rank :] if rank <= 3 else "".join(map(chr, range(97, 97 + rank)))
-    texts = numbers or (f"NC{space}", f"OI{space}", f"NC{space}")
-    axes = [a for a in texts[0] if a not in "NC"]
-    heads = ("NC", "OI", "NC")
-    return [[text.index(a) for a in (*head, *axes)] for text, head in zip(texts, heads, strict=True)]
+def _slice(t: Any, start_indices: Any, limit_indices: Any, strides: Any = None) -> Any:
+    return t[tuple(map(slice, start_indices, limit_indices, strides or [None] * len(start_indices)))]
 
 
-class ConvDimensionNumbers(NamedTuple):
-    """Where batch, channels and space are."""
-
-    lhs_spec: Sequence[int]
-    rhs_spec: Sequence[int]
-    out_spec: Sequence[int]
+def _slice_in_dim(t: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: int = 0) -> Any:
+    return fnp.moveaxis(fnp.moveaxis(t, axis, 0)[start_index:limit_index:stride], 0, axis)
 
 
-def conv_general_dilated(
-    lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any, lhs_dilation: Any = None,
-    rhs_dilation: Any = None, dimension_numbers: Any = None, feature_group_count: int = 1,
-    batch_group_count: int = 1, precision: Any = None, preferred_element_type: Any = None,
-    out_sharding: Any = None,
-) -> Array:  # fmt: skip
-    """Return the convolution of images with a kernel, computed in the dtype that is preferred."""
-    lhs, rhs = wide_enough(preferred_element_type, lhs, rhs)
-    if batch_group_count != 1:
-        raise NotImplementedError(
-            "fgrad's jax.lax.conv_general_dilated has no batch_group_count: call it by parts"
-        )
-    rank = as_array(lhs).ndim - 2
-    image, kernel, result = _dimensions(dimension_numbers, rank)
-    ones = (1,) * rank
-
-    def conv(x: Any, w: Any) -> Any:
-        x, w = fnp.transpose(x, image), fnp.transpose(w, kernel)
-        gaps = tuple(rhs_dilation or ones)
-        sides = padding
-        if isinstance(padding, str):
-            spread = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], gaps, strict=True)]
-            sides = padtype_to_pads(x.shape[2:], spread, window_strides, padding)
-        sides, spread_by = [tuple(map(int, p)) for p in sides], tuple(lhs_dilation or ones)
-        if any(min(p) < 0 for p in sides):  # which cuts off
-            widths = [(*p, d - 1) for p, d in zip(sides, spread_by, strict=True)]
-            x = fgrad.lax.pad(x, 0, [(0, 0, 0), (0, 0, 0), *widths])
-            sides, spread_by = [(0, 0)] * rank, ones
-        y = fgrad.nn.conv(
-            x,
-            w,
-            stride=tuple(window_strides),
-            padding=sides,
-            dilation=gaps,
-            input_dilation=spread_by,
-            groups=feature_group_count,
-        )
-        return fnp.transpose(y, [result.index(i) for i in range(rank + 2)])
-
-    return elementwise(conv, lhs, rhs, inexact=True).astype(preferred_element_type or lhs.dtype)
+def _broadcast_in_dim(
+    t: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
+) -> Any:
+    lengths = [1] * len(shape)
+    for k, axis in enumerate(broadcast_dimensions):
+        lengths[axis] = t.shape[k]
+    return fnp.broadcast_to(fnp.reshape(t, lengths), tuple(shape))
 
 
-def conv_general_dilated_patches(
-    lhs: Any, filter_shape: Sequence[int], window_strides: Sequence[int], padding: Any,
-    lhs_dilation: Any = None, rhs_dilation: Any = None, dimension_numbers: Any = None,
-    precision: Any = None, preferred_element_type: Any = None,
-) -> Array:  # fmt: skip
-    """Return what lies under every window, as channels: those of an image one after the other."""
-    x, size = as_array(lhs), math.prod(filter_shape)
-    image, kernel, _result = _dimensions(dimension_numbers, len(filter_shape))
-    channels = x.shape[image[1]]
-    single = np.eye(size).reshape(size, 1, *filter_shape)
-    w = np.transpose(np.concatenate([single] * channels), [kernel.index(i) for i in range(x.ndim)])
-    return conv_general_dilated(
-        x, as_array(w).astype(x.dtype), window_strides, padding, lhs_dilation, rhs_dilation,
-        dimension_numbers, feature_group_count=channels, preferred_element_type=preferred_element_type,
-    )  # fmt: skip
+MOVING: dict[str, tuple[Function, str]] = {  # what moves elements, and the names of its arguments
+    "broadcast": (lambda t, sizes: fnp.broadcast_to(t, (*sizes, *t.shape)), "operand sizes"),
+    "broadcast_in_dim": (_broadcast_in_dim, "operand"),
+    "dynamic_index_in_dim": (fgrad.lax.dynamic_index_in_dim, "operand"),
+    "dynamic_slice": (fgrad.lax.dynamic_slice, "operand start_indices slice_sizes"),
+    "dynamic_slice_in_dim": (fgrad.lax.dynamic_slice_in_dim, "operand start_index slice_size"),
+    "dynamic_update_index_in_dim": (fgrad.lax.dynamic_update_index_in_dim, "operand"),
+    "dynamic_update_slice": (fgrad.lax.dynamic_update_slice, "operand update start_indices"),
+    "dynamic_update_slice_in_dim": (fgrad.lax.dynamic_update_slice_in_dim, "operand update start_index"),
+    "index_in_dim": (fgrad.lax.dynamic_index_in_dim, "operand"),
+    "pad": (fgrad.lax.pad, "operand padding_value padding_config"),
+    "reduce_precision": (fgrad.lax.reduce_precision, "operand"),
+    "reshape": (_reshape, "operand"),
+    "rev": (lambda t, dimensions: fnp.flip(t, tuple(dimensions)), "operand"),
+    "slice": (_slice, "operand"),
+    "slice_in_dim": (_slice_in_dim, "operand"),
+    "transpose": (lambda t, permutation: fnp.transpose(t, tuple(permutation)), "operand"),
+}
+RUNNING = words("cumlogsumexp cummax cummin cumprod cumsum")
+CONVOLUTIONS = {  # how many arrays each takes
+    "conv_general_dilated": 2,
+    "conv_general_dilated_local": 2,
+    "conv_general_dilated_patches": 1,
+    "conv_transpose": 2,
+}
 
 
-def conv_general_dilated_local(
-    lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any, filter_shape: Sequence[int],
-    lhs_dilation: Any = None, rhs_dilation: Any = None, dimension_numbers: Any = None, precision: Any = None,
-) -> Array:  # fmt: skip
-    """Return the convolution of images with a kernel of its own at each place."""
-    patches = conv_general_dilated_patches(
-        lhs, filter_shape, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers
-    )
-    _image, kernel, result = _dimensions(dimension_numbers, len(filter_shape))
-
-    def products(x: Any, w: Any) -> Any:
-        y = fnp.einsum("nc...,oc...->no...", fnp.transpose(x, result), fnp.transpose(w, kernel))
-        return fnp.transpose(y, [result.index(i) for i in range(len(result))])
-
-    return elementwise(products, patches, rhs)
+def _moving(function: Function, names: str) -> Function:
+    call = with_names(function, names)
+    return lambda operand, *args, **kwargs: moved(call, operand, *args, **kwargs)
 
 
-def conv_transpose(
-    lhs: Any, rhs: Any, strides: Sequence[int], padding: Any, rhs_dilation: Any = None,
-    dimension_numbers: Any = None, transpose_kernel: bool = False, precision: Any = None,
-    preferred_element_type: Any = None, use_consistent_padding: bool = False,
-) -> Array:  # fmt: skip
-    """Return the convolution of images, between whose elements there are zeros, with a kernel."""
-    w = as_array(rhs)
-    rank = w.ndim - 2
-    space = "HWD"[:rank]
-    numbers = dimension_numbers or (f"N{space}C", f"{space}IO", f"N{space}C")
-    outer, inner, *axes = _dimensions(numbers, rank)[1]
-    gaps = tuple(rhs_dilation or (1,) * rank)
-    sides = padding
-    if isinstance(padding, str) or use_consistent_padding:
-        spread = [(w.shape[i] - 1) * gap + 1 for i, gap in zip(axes, gaps, strict=True)]
-        given = [padding] * rank if isinstance(padding, str) else padding
-        sides = list(map(_transposed_pads, spread, strides, given))
-    if transpose_kernel:
-        w = made(fnp.swapaxes(fnp.flip(w._tensor, tuple(axes)), outer, inner), w.form)
-    return conv_general_dilated(
-        lhs, w, (1,) * rank, sides, strides, gaps, numbers, preferred_element_type=preferred_element_type
-    )
-
-
-def _transposed_pads(window: int, stride: int, padding: Any) -> tuple[int, int]:
-    """Return how much the padding of a convolution adds before and behind an axis of the transposed one."""
-    if not isinstance(padding, str):
-        low, high = (window - 1 - p for p in padding)
-        return low, high
-    total = window + stride - 2
-    if padding == "VALID":
-        total += max(window - stride, 0)
-    first = window - 1 if padding == "VALID" or stride > window - 1 else -(-total // 2)
-    return first, total - first
-
-
-def reduce_window(
-    operand: Any, init_value: Any, computation: Function, window_dimensions: Sequence[int],
-    window_strides: Any = None, padding: Any = "VALID", base_dilation: Any = None,
-    window_dilation: Any = None,
-) -> Array:  # fmt: skip
+def reduce_window(operand: Any, init_value: Any, computation: Function, *args: Any, **kwargs: Any) -> Array:
     """Return what `computation`, which is associative, makes of the elements of every window."""
     x, init = as_array(operand), as_array(init_value)
-    ones = (1,) * x.ndim
-    steps, gaps, spread_by = window_strides or ones, window_dilation or ones, base_dilation or ones
-    spread = [(k - 1) * d + 1 for k, d in zip(window_dimensions, gaps, strict=True)]
-    sides = padtype_to_pads(x.shape, spread, steps, padding) if isinstance(padding, str) else padding
-    widths = [(int(low), int(high), d - 1) for (low, high), d in zip(sides, spread_by, strict=True)]
-    t = fgrad.lax.pad(x._tensor, init._tensor, widths)
-    counts = [(n - k) // s + 1 for n, k, s in zip(t.shape, spread, steps, strict=True)]
-    total = made(fnp.array(fnp.broadcast_to(init.astype(x.dtype)._tensor, counts)), x.strong)
-    for place in np.ndindex(*window_dimensions):
-        part = [
-            slice(i * d, i * d + (c - 1) * s + 1, s)
-            for i, d, c, s in zip(place, gaps, counts, steps, strict=True)
-        ]
-        total = computation(total, made(t[tuple(part)], x.strong))
-    return total
+
+    def combine(a: Any, b: Any) -> Any:
+        return opened(computation(made(a, x.strong), made(b, x.strong)))
+
+    return made(fgrad.lax.reduce_window(x._tensor, opened(init), combine, *args, **kwargs), x.strong)
 
 
-# ---- products
+class RoundingMethod(Enum):
+    """Where halves are rounded to."""
+
+    AWAY_FROM_ZERO, TO_NEAREST_EVEN = range(2)
 
 
-def dot_general(
-    lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None,
-    out_sharding: Any = None,
-) -> Array:  # fmt: skip
-    """Return products summed over pairs of axes; axes of batches come first, then those of the left array."""
-    x, y = wide_enough(preferred_element_type, lhs, rhs)
-    (summed, others), (batch, along) = dimension_numbers
-    left = list(range(x.ndim))
-    right = [x.ndim + k for k in range(y.ndim)]
-    for mine, theirs in ((summed, others), (batch, along)):
-        for i, j in zip(mine, theirs, strict=True):
-            right[j] = left[i]
-    first = [left[i] for i in batch]
-    rest = [k for k in (*left, *right) if k not in first and (k in left) != (k in right)]
-    out = elementwise(lambda a, b: fnp.einsum(a, left, b, right, [*first, *rest]), x, y)
-    return out if preferred_element_type is None else out.astype(preferred_element_type)
+def round_(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
+    """Return elements rounded to integers, halves away from zero unless the method says to even."""
+
+    def away(t: Any) -> Any:
+        whole = fnp.trunc(t)
+        return fnp.where(fnp.abs(t - whole) == 0.5, whole + fnp.sign(t), fnp.rint(t))
+
+    return elementwise(away if rounding_method is RoundingMethod.AWAY_FROM_ZERO else fnp.rint, x)
+
+
+def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+    """Return an array in order along an axis, or several in the order of the first ones."""
+    several = isinstance(operand, tuple | list)
+    arrays = [as_array(x) for x in (operand if several else (operand,))]
+    tensors = [*map(opened, arrays[:num_keys]), *(x._tensor for x in arrays[num_keys:])]
+    found = fgrad.lax.sort(tensors, dimension, num_keys)
+    out = [made(t, x.strong) for t, x in zip(found, arrays, strict=True)]
+    return tuple(out) if several else out[0]
+
+
+def select_n(which: Any, *cases: Any) -> Array:
+    """Return elements of the case that a truth value or an integer names."""
+    number, chosen = as_array(which).astype(int), cases[-1]
+    for k in reversed(range(len(cases) - 1)):
+        chosen = NUMPY["where"](made(number._tensor == k), cases[k], chosen)
+    return as_array(chosen)
 
 
 class Precision(Enum):
     """How exactly products are computed: always in the dtype of their operands."""
 
     DEFAULT, HIGH, HIGHEST = range(3)
+
+
+def _reduced(name: str) -> Function:
+    return lambda operand, axes, *, out_sharding=None: NUMPY[name](operand, tuple(axes)).astype(
+        as_array(operand).dtype
+    )
+
+
+def _placed(name: str) -> Function:
+    return lambda operand, axis, index_dtype: NUMPY[name](operand, axis).astype(index_dtype)
 
 
 def _collective(name: str) -> Function:
@@ -460,6 +382,13 @@ def _collective(name: str) -> Function:
     return named(function, f"fgrad.lax.{name}", ", for each array")
 
 
+def _approximate(descending: bool) -> Function:
+    return lambda operand, k, reduction_dimension=-1, recall_target=0.95: top_k(
+        operand, k, axis=reduction_dimension, descending=descending
+    )
+
+
+REDUCTIONS = {"and": "all", "or": "any"} | {name: name for name in ("max", "min", "prod", "sum")}
 PRIMITIVES = words(  # by fgrad's names
     "absolute add arccosh arcsinh arctanh bitwise_and bitwise_or broadcast_to ceil conjugate contract "
     "convert cos cosh cumsum divide erf erfinv exp exp2 expm1 floor integer_pow log log1p maximum minimum "
@@ -481,34 +410,10 @@ NAMES: dict[str, Any] = {
         "shift_left:left_shift shift_right_arithmetic:right_shift",
         NUMPY,
     ),
-    **operands.NAMES,
     **{name: _collective(name) for name in words("psum pmean pmax pmin all_gather ppermute psum_scatter")},
     **{f"{p.name}_p": p for p in map(own_primitive, PRIMITIVES)},
-    "approx_max_k": lambda operand, k, reduction_dimension=-1, recall_target=0.95: top_k(
-        operand, k, axis=reduction_dimension
-    ),
-    "approx_min_k": lambda operand, k, reduction_dimension=-1, recall_target=0.95: top_k(
-        operand, k, axis=reduction_dimension, descending=False
-    ),
+    **{f"approx_{end}_k": _approximate(end == "max") for end in ("max", "min")},
     "clamp": lambda min, x, max: NUMPY["clip"](x, min, max),
-    "dynamic_slice": lambda operand, start_indices, slice_sizes: moved(
-        fgrad.lax.dynamic_slice, operand, start_indices, slice_sizes
-    ),
-    "dynamic_slice_in_dim": lambda operand, start_index, slice_size, axis=0: moved(
-        fgrad.lax.dynamic_slice_in_dim, operand, start_index, slice_size, axis
-    ),
-    "dynamic_index_in_dim": lambda operand, index, axis=0, keepdims=True: moved(
-        fgrad.lax.dynamic_index_in_dim, operand, index, axis, keepdims
-    ),
-    "dynamic_update_slice": lambda operand, update, start_indices: moved(
-        fgrad.lax.dynamic_update_slice, operand, update, start_indices
-    ),
-    "dynamic_update_slice_in_dim": lambda operand, update, start_index, axis: moved(
-        fgrad.lax.dynamic_update_slice_in_dim, operand, update, start_index, axis
-    ),
-    "dynamic_update_index_in_dim": lambda operand, update, index, axis: moved(
-        fgrad.lax.dynamic_update_index_in_dim, operand, update, index, axis
-    ),
     "axis_index": lambda axis_name: made(fgrad.lax.axis_index(axis_name)),
     "select": lambda pred, on_true, on_false: NUMPY["where"](pred, on_true, on_false),  # noqa: PLW0108 -- names
     "broadcast_to_rank": lambda x, rank: as_array(x).reshape((1,) * (rank - np.ndim(x)) + np.shape(x)),
@@ -517,16 +422,26 @@ NAMES: dict[str, Any] = {
     "iota": lambda dtype, size: NUMPY["arange"](size, dtype=dtype),
     **{name: of_elements(found) for name, found in SPECIAL.items()},
     "map": lambda f, xs, *, batch_size=None: scan(lambda _, x: (None, f(x)), None, xs)[1],
-    "conv": conv_general_dilated,
     "rsqrt": lambda x: elementwise(lambda t: 1 / fnp.sqrt(t), x, inexact=True),
-    "reduce_precision": lambda operand, exponent_bits, mantissa_bits: made(
-        fgrad.lax.reduce_precision(as_array(operand)._tensor, exponent_bits, mantissa_bits),
-        as_array(operand).form,
-    ),
+    **{name: _moving(*found) for name, found in MOVING.items()},
+    **{name: of_one(getattr(fgrad.lax, name), kept) for name in RUNNING},
+    **{f"arg{end}": _placed(f"arg{end}") for end in ("max", "min")},
+    **{name: product(getattr(fgrad.lax, name), count, inexact=True) for name, count in CONVOLUTIONS.items()},
+    **{f"reduce_{name}": _reduced(found) for name, found in REDUCTIONS.items()},
+    "batch_matmul": lambda lhs, rhs, precision=None: NUMPY["matmul"](lhs, rhs),
+    "broadcasted_iota": lambda dtype, shape, dimension: made(
+        _broadcast_in_dim(np.arange(shape[dimension]), shape, (dimension,))
+    ).astype(dtype),
+    "complex": of_elements(lambda x, y: x + 1j * y),
+    "div": of_elements(fgrad.lax.div),
+    "dot_general": product(fgrad.lax.dot_general),
+    "logistic": of_elements(fgrad.nn.sigmoid),
+    "population_count": lambda x: NUMPY["bitwise_count"](as_array(x)).astype(as_array(x).dtype),
+    "round": round_,
     **by_name(
-        *(ConvDimensionNumbers, Precision, ScatterDimensionNumbers, associative_scan, cond),
-        *(conv_general_dilated, conv_general_dilated_local, conv_general_dilated_patches, conv_transpose),
-        *(dot_general, fori_loop, padtype_to_pads, reduce_window, scan, scatter_add, stop_gradient, switch),
-        *(top_k, while_loop),
+        *(Precision, RoundingMethod, ScatterDimensionNumbers, associative_scan, cond, fori_loop),
+        *(reduce_window, scan, scatter_add, select_n, sort, stop_gradient, switch, top_k, while_loop),
     ),
+    **renamed("ConvDimensionNumbers conv_dimension_numbers padtype_to_pads", fgrad.lax),
 }
+NAMES["conv"] = NAMES["conv_general_dilated"]

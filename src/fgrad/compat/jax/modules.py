@@ -188,7 +188,7 @@ _NAMES: dict[str, Mapping[str, Any] | Source] = {
     "jax._src.api_util": jaxprs.API,
     "jax._src.checkify": checkify.NAMES,
     "jax._src.state.types": {"AbstractRef": _kind("jax._src.state.types.AbstractRef", _REFS)},
-    "jax._src.tree_util": trees.TREE_UTIL | {"_registry": trees.Registry()},
+    "jax._src.tree_util": trees.TREE_UTIL | {"_registry": trees.CONTAINERS},
     "jax._src.core": {
         "ShapedArray": avals.ShapedArray,
         "trace_state_clean": lambda: not current().traces and not transformations.LEVELS.get(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import string
 from collections.abc import Callable, Sequence
@@ -66,7 +67,7 @@ INEXACT = words(
     "logaddexp2 nextafter rad2deg radians reciprocal sin sinc sinh sqrt tan tanh true_divide fabs rint"
 )
 INDICES = {"bincount": 0, "delete": 1, "insert": 1, "ldexp": 1}  # the argument that stays of integers
-OPERANDS = ("a", "arr", "array", "m", "v", "x")  # what their operand is called
+OPERANDS = ("a", "arr", "array", "m", "operand", "v", "x")  # what their operand is called
 JOINS = ("stack", "concatenate", "hstack", "vstack", "dstack", "column_stack")
 PRODUCTS = ("dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "cross", "convolve", "correlate")
 
@@ -116,9 +117,9 @@ def _elements(name: str, *, inexact: bool) -> Function:
     return _named(name, function)
 
 
-def _of_one(name: str, result: Function) -> Function:
+def of_one(found: Function, result: Function) -> Function:
     """Return a function of one array and of options: `result(f, x, args, kwargs)`."""
-    found = operator.attrgetter(name)(fnp)
+    name = found.__name__
 
     def function(*args: Any, **kwargs: Any) -> Array:
         given = list(args) or [kwargs.pop(key) for key in OPERANDS if key in kwargs]
@@ -147,7 +148,8 @@ def _moved(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
     return wrapped(f(x._tensor, *args, **kwargs), x.form)  # type: ignore[no-any-return]
 
 
-def _kept(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
+def kept(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
+    """Return what is strong, of the dtype of the array."""
     return wrapped(f(x._tensor, *args, **kwargs), x.strong)  # type: ignore[no-any-return]
 
 
@@ -158,17 +160,17 @@ def _summed(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
         dtype = x.dtype if kind_of(x.dtype) in "fc" or x.dtype.itemsize >= 4 else default(int)
         if x.dtype.kind == "u" and x.dtype.itemsize < 4:
             dtype = np.dtype(np.uint32)
-    return _kept(f, x.astype(dtype), args, kwargs)
+    return kept(f, x.astype(dtype), args, kwargs)
 
 
 def _cumulated(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
     dtype = kwargs.pop("dtype", None) or (default(int) if x.dtype.kind == "b" else x.dtype)
-    return _kept(f, x.astype(dtype), args, kwargs).astype(dtype)
+    return kept(f, x.astype(dtype), args, kwargs).astype(dtype)
 
 
 def _averaged(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
     dtype = kwargs.pop("dtype", None)
-    return _kept(f, inexact(x) if dtype is None else x.astype(dtype), args, kwargs)
+    return kept(f, inexact(x) if dtype is None else x.astype(dtype), args, kwargs)
 
 
 def _index(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
@@ -181,18 +183,23 @@ def wide_enough(kind: Any, *operands: Any) -> list[Array]:
     return arrays if kind is None else [x.astype(promote_types(x.dtype, dtype_of(kind))) for x in arrays]
 
 
-def _product(name: str) -> Function:
-    found = getattr(fnp, name)
+def product(found: Function, count: int = 2, *, inexact: bool = False) -> Function:
+    """Return a function of `count` arrays and of options, which is computed in a dtype that is preferred."""
+    names = [*inspect.signature(found).parameters, "precision", "preferred_element_type", "out_sharding"]
 
-    def function(a: Any, b: Any, *args: Any, **kwargs: Any) -> Array:
-        kind = kwargs.pop("preferred_element_type", None)
+    def function(*args: Any, **kwargs: Any) -> Array:
+        given = dict(zip(names, args, strict=False)) | kwargs
+        kind = given.pop("preferred_element_type", None)
         for key in ("precision", "out_sharding"):  # it is the highest, and there is one
-            kwargs.pop(key, None)
-        operands = wide_enough(kind, a, b)
-        out = elementwise(of_shapes(name, lambda x, y: found(x, y, *args, **kwargs)), *operands)
+            given.pop(key, None)
+        operands = wide_enough(kind, *(given.pop(name) for name in names[:count]))
+        call = of_shapes(found.__name__, lambda *xs: found(*xs, **given))
+        out = elementwise(call, *operands, inexact=inexact)
+        if kind is None and inexact:
+            kind = operands[0].dtype
         return out if kind is None else out.astype(kind)
 
-    return _named(name, function)
+    return _named(found.__name__, function)
 
 
 def _compared(name: str, taken: Function) -> Function:
@@ -275,7 +282,7 @@ OF_ONE: dict[Function, tuple[str, ...]] = {  # by how the dtype of the result is
         "matrix_transpose moveaxis permute_dims ravel reshape roll rollaxis rot90 round squeeze "
         "swapaxes tile transpose tril triu"
     ),
-    _kept: words("all amax amin any diag diff max min nan_to_num nanmax nanmin pad ptp sort"),
+    kept: words("all amax amin any diag diff max min nan_to_num nanmax nanmin pad ptp sort"),
     _summed: words("nanprod nansum prod sum trace"),
     _cumulated: words("cumprod cumsum nancumprod nancumsum"),
     _averaged: words(
@@ -470,7 +477,7 @@ def clip(arr: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max
 def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Array:
     """Return each element repeated; with a length of all, the last one fills up, or some are left out."""
     if total_repeat_length is None:
-        every: Array = _of_one("repeat", _moved)(a, repeats, axis)
+        every: Array = of_one(fnp.repeat, _moved)(a, repeats, axis)
         return every
     x = as_array(a)
     return made(fgrad.lax.repeat(x._tensor, opened(array(repeats)), total_repeat_length, axis), x.form)
@@ -624,7 +631,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Array:
     return made(fnp.roots(x._tensor)).astype(np.result_type(x.dtype, np.complex64))
 
 
-stack, _argsort = _joined("stack"), _of_one("argsort", _index)
+stack, _argsort = _joined("stack"), of_one(fnp.argsort, _index)
 
 
 def dtype_of(x: Any) -> Any:
@@ -668,13 +675,13 @@ class Scalar:
 
 
 FFT: dict[str, Any] = {
-    name: _of_one(f"fft.{name}", _averaged)
+    name: of_one(getattr(fnp.fft, name), _averaged)
     for name in words("fft fft2 fftn hfft ifft ifft2 ifftn ihfft irfft irfft2 irfftn rfft rfft2 rfftn")
 } | {
     "fftfreq": lambda n, d=1.0, *, dtype=None: as_array(np.fft.fftfreq(n, d)).astype(float),
     "rfftfreq": lambda n, d=1.0, *, dtype=None: as_array(np.fft.rfftfreq(n, d)).astype(float),
-    "fftshift": _of_one("fft.fftshift", _moved),
-    "ifftshift": _of_one("fft.ifftshift", _moved),
+    "fftshift": of_one(fnp.fft.fftshift, _moved),
+    "ifftshift": of_one(fnp.fft.ifftshift, _moved),
 }
 SCALARS = words(
     "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 complex64 complex128"
@@ -698,8 +705,8 @@ NUMPYS = words(
 NAMES: dict[str, Any] = {
     **{name: _elements(name, inexact=False) for name in SAME},
     **{name: _elements(name, inexact=True) for name in INEXACT},
-    **{name: _of_one(name, result) for result, names in OF_ONE.items() for name in names},
-    **{name: _product(name) for name in PRODUCTS},
+    **{name: of_one(getattr(fnp, name), result) for result, names in OF_ONE.items() for name in names},
+    **{name: product(getattr(fnp, name)) for name in PRODUCTS},
     **{name: _joined(name) for name in JOINS},
     **{name: _compared(name, as_array) for name in ("isclose", "allclose")},
     **{name: _compared(name, array) for name in ("array_equal", "array_equiv")},
