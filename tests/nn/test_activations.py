@@ -48,6 +48,10 @@ PIECES = {
     "leaky_relu": (nn.leaky_relu, lambda x: x if x > 0 else mp.mpf(0.01) * x),
     "hard_sigmoid": (nn.hard_sigmoid, lambda x: min(max((x + 3) / 6, 0), 1)),
     "hard_tanh": (nn.hard_tanh, lambda x: min(max(x, -1), 1)),
+    "hard_silu": (nn.hard_silu, lambda x: x * min(max((x + 3) / 6, 0), 1)),
+    "hard_swish": (nn.hard_swish, lambda x: x * min(max((x + 3) / 6, 0), 1)),
+    "sparse_plus": (nn.sparse_plus, lambda x: x if x > 1 else (max(x, -1) + 1) ** 2 / 4),
+    "sparse_sigmoid": (nn.sparse_sigmoid, lambda x: min(max(x + 1, 0), 2) / 2),
 }
 ALL = SMOOTH | PIECES
 POINTS = [
@@ -164,6 +168,12 @@ def test_dtypes_and_shapes(name):
         (nn.relu6, 6.0, 0.0),
         (nn.leaky_relu, 0.0, 1.0),
         (lambda x: nn.elu(x, 0.5), 0.0, 0.5),
+        (nn.hard_silu, 3.0, 1.0),
+        (nn.hard_silu, -3.0, 0.0),
+        (nn.sparse_plus, 1.0, 1.0),
+        (nn.sparse_plus, -1.0, 0.0),
+        (nn.sparse_sigmoid, 1.0, 0.25),
+        (nn.sparse_sigmoid, -1.0, 0.25),
         (nn.hard_tanh, 1.0, 1.0),
         (nn.hard_tanh, -1.0, 1.0),
         (nn.hard_sigmoid, 3.0, 0.0),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import scipy.special
 from tests.nn.oracles import agree, derivatives
 
@@ -43,3 +44,15 @@ def test_derivatives():
     derivatives(f, Q, K, V, RNG.standard_normal((3, 5)))
     assert nn.dot_product_attention(*(a.astype("f") for a in (Q, K, V))).dtype == np.float32
     np.testing.assert_allclose(fg.vmap(nn.dot_product_attention)(Q, K, V), loops(Q, K, V), rtol=1e-12)
+
+
+def test_heads_of_queries_share_keys():
+    queries = RNG.standard_normal((2, 3, 6, 4))
+    mask = RNG.random((2, 6, 3, 5)) < 0.6
+    expected = loops(queries, np.repeat(K, 3, axis=2), np.repeat(V, 3, axis=2), mask=mask)
+    with np.errstate(invalid="ignore"):
+        found = lambda *a: nn.dot_product_attention(*a, mask=mask)
+        agree(found, expected, queries, K, V, rtol=1e-12)
+    derivatives(nn.dot_product_attention, queries, K, V)
+    with pytest.raises(ValueError, match="must be a multiple"):
+        nn.dot_product_attention(queries[:, :, :5], K, V)

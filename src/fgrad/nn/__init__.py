@@ -1,7 +1,8 @@
 """Functions of neural networks: activations, softmax, normalization, convolution, pooling and losses.
 
-Functions only, no layers. They take arrays and Tensors like the functions of `fgrad.numpy`, keep float32, and
+They take arrays and Tensors like the functions of `fgrad.numpy`, keep float32, and
 compute large arrays by compiled loops in several threads. Channels stand before space: (N, C, H, W).
+`fgrad.nn.layers` and `fgrad.nn.initializers` put them together to networks.
 """
 
 from fgrad.names import offered as _offered
@@ -10,6 +11,7 @@ from fgrad.nn.activations import elu as elu
 from fgrad.nn.activations import gelu as gelu
 from fgrad.nn.activations import glu as glu
 from fgrad.nn.activations import hard_sigmoid as hard_sigmoid
+from fgrad.nn.activations import hard_silu as hard_silu
 from fgrad.nn.activations import hard_tanh as hard_tanh
 from fgrad.nn.activations import leaky_relu as leaky_relu
 from fgrad.nn.activations import log_sigmoid as log_sigmoid
@@ -21,6 +23,8 @@ from fgrad.nn.activations import sigmoid as sigmoid
 from fgrad.nn.activations import silu as silu
 from fgrad.nn.activations import soft_sign as soft_sign
 from fgrad.nn.activations import softplus as softplus
+from fgrad.nn.activations import sparse_plus as sparse_plus
+from fgrad.nn.activations import sparse_sigmoid as sparse_sigmoid
 from fgrad.nn.attention import dot_product_attention as dot_product_attention
 from fgrad.nn.convolution import conv as conv
 from fgrad.nn.convolution import conv_transpose as conv_transpose
@@ -39,7 +43,7 @@ from fgrad.nn.normalization import standardize as standardize
 from fgrad.nn.pooling import avg_pool as avg_pool
 from fgrad.nn.pooling import max_pool as max_pool
 
-swish = silu
+hard_swish, swish = hard_silu, silu
 
 
 def __dir__() -> list[str]:

@@ -12,6 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from fgrad.core.tensor import bind, unary
 from fgrad.docstrings import completes
 from fgrad.numpy.reductions import inexact
+from fgrad.numpy.rounding import clip
 from fgrad.ops import functions
 
 _activation = completes(
@@ -271,6 +272,58 @@ def hard_tanh(x: Any) -> Any:
         array([-1. ,  0.5])
     """
     return unary("hard_tanh", real(x))
+
+
+@_activation
+def hard_silu(x: Any) -> Any:
+    """Return x hard_sigmoid(x), also called hard swish.
+
+    Derivative:
+        (2 x + 3) / 6 for |x| < 3, 1 from there on and 0 up to there.
+
+    Source:
+        Howard et al. (2019), Searching for MobileNetV3.
+
+    Example:
+        >>> fg.nn.hard_silu(np.array([-4.0, 1.0, 4.0])).round(4)
+        array([0.    , 0.6667, 4.    ])
+    """
+    x = real(x)
+    inner = clip(x, -3, 3)  # elsewhere the product could overflow
+    return functions.where(x <= -3, 0, functions.where(x >= 3, x, inner * (inner + 3) / 6))
+
+
+@_activation
+def sparse_plus(x: Any) -> Any:
+    """Return 0 for x <= -1, x for x >= 1, and (x + 1)^2 / 4 between.
+
+    Derivative:
+        `sparse_sigmoid`.
+
+    Source:
+        Martins & Astudillo (2016), From softmax to sparsemax.
+
+    Example:
+        >>> fg.nn.sparse_plus(np.array([-2.0, 0.0, 2.0]))
+        array([0.  , 0.25, 2.  ])
+    """
+    x = real(x)
+    parabola = functions.square(clip(x, -1, 1) + 1) / 4
+    return functions.where(x <= -1, 0, functions.where(x >= 1, x, parabola))
+
+
+@_activation
+def sparse_sigmoid(x: Any) -> Any:
+    """Return 0 for x <= -1, 1 for x >= 1, and (x + 1) / 2 between.
+
+    Derivative:
+        1 / 2 for |x| < 1, half of it at the ends, else 0.
+
+    Example:
+        >>> fg.nn.sparse_sigmoid(np.array([-2.0, 0.0, 2.0]))
+        array([0. , 0.5, 1. ])
+    """
+    return clip(real(x) + 1, 0, 2) / 2
 
 
 def glu(x: Any, axis: int = -1) -> Any:

@@ -8,6 +8,7 @@ from fgrad.core.placement import near
 from fgrad.core.tensor import bind
 from fgrad.nn.exponentials import softmax
 from fgrad.numpy.einstein import einsum
+from fgrad.numpy.permutations import repeat
 from fgrad.numpy.reductions import inexact
 from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to
@@ -27,8 +28,8 @@ def dot_product_attention(
 
     Args:
         query: array (..., T, heads, H).
-        key: array (..., S, heads, H).
-        value: array (..., S, heads, V).
+        key: array (..., S, heads, H); of fewer heads, each of which several of `query` share.
+        value: array (..., S, heads, V), with as many heads as `key`.
         bias: array that broadcasts to (..., heads, T, S), added to the scores.
         mask: booleans that broadcast to (..., heads, T, S): which keys a query sees.
         scale: of the products; None: 1 / sqrt(H).
@@ -41,7 +42,7 @@ def dot_product_attention(
         ValueError: incompatible shapes.
 
     Source:
-        Vaswani et al. (2017), Attention is all you need.
+        Vaswani et al. (2017), Attention is all you need; Ainslie et al. (2023) for heads that are shared.
 
     Example:
         >>> q, k, v = (np.ones((1, 2, 1, 4)) for _ in range(3))
@@ -49,6 +50,14 @@ def dot_product_attention(
         (1, 2, 1, 4)
     """
     q, k, v = inexact(query), inexact(key), inexact(value)
+    shared, rest = divmod(q.shape[-2], max(k.shape[-2], 1))
+    if rest:
+        raise ValueError(
+            f"dot_product_attention: the number of query heads must be a multiple of that of the key, but "
+            f"there are {q.shape[-2]} and {k.shape[-2]}"
+        )
+    if shared > 1:
+        k, v = repeat(k, shared, -2), repeat(v, shared, -2)
     scores = einsum("...tnh,...snh->...nts", q * (q.shape[-1] ** -0.5 if scale is None else scale), k)
     if bias is not None:
         scores = scores + inexact(bias)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fgrad.compat.jax.arrays import as_array, named
-from fgrad.compat.jax.draws import NAMES as DRAWS
-from fgrad.compat.jax.nn import INITIALIZERS
 from fgrad.compat.jax.nn import NAMES as NN
+from fgrad.compat.jax.nn import OWN as INITIALIZERS
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.trees import flatten, unflatten
-from fgrad.compat.standins import by_name
+from fgrad.compat.standins import by_name, renamed
+from fgrad.nn.layers import Layers
 
 Schedule = Callable[[Any], Any]
 _array: Callable[[Any], Any] = as_array  # for checkers, which know no operators of arrays
@@ -142,104 +141,16 @@ OPTIMIZERS: dict[str, Any] = by_name(Optimizer, OptimizerState, make_schedule) |
 
 # ---- layers: `shape, params = init(key, shape)`, `out = apply(params, inputs, **options)`
 
-Layer = tuple[Callable[..., Any], Callable[..., Any]]
 
-
-def elementwise_layer(fun: Callable[..., Any], **options: Any) -> Layer:
-    """Return the layer of a function of elements."""
-    return lambda _, shape: (shape, ()), lambda params, inputs, **_: fun(inputs, **options)
-
-
-def dense(out_dim: int, W_init: Any = None, b_init: Any = None) -> Layer:  # noqa: N803 -- JAX's names
-    """Return the layer of an affine map of the last axis."""
-    weights = INITIALIZERS["glorot_normal"]() if W_init is None else W_init
-    biases = INITIALIZERS["normal"]() if b_init is None else b_init
-
-    def init(key: Any, shape: Any) -> Any:
-        first, second = DRAWS["split"](key)
-        params = weights(first, (shape[-1], out_dim)), biases(second, (out_dim,))
-        return (*shape[:-1], out_dim), params
-
-    return init, lambda params, inputs, **_: _array(inputs) @ params[0] + params[1]
-
-
-def _keys(options: dict[str, Any], count: int) -> list[dict[str, Any]]:
-    """Return the options of each layer, of which each has a key of its own."""
-    key = options.pop("rng", None)
-    keys = [None] * count if key is None else list(DRAWS["split"](key, count))
-    return [options | {"rng": k} for k in keys]
-
-
-def serial(*layers: Layer) -> Layer:
-    """Return layers one after the other."""
-    inits, applies = zip(*layers, strict=True) if layers else ((), ())
-
-    def init(key: Any, shape: Any) -> Any:
-        params = []
-        for one in inits:
-            key, mine = DRAWS["split"](key)
-            shape, found = one(mine, shape)
-            params.append(found)
-        return shape, params
-
-    def apply(params: Any, inputs: Any, **options: Any) -> Any:
-        for f, p, given in zip(applies, params, _keys(options, len(applies)), strict=True):
-            inputs = f(p, inputs, **given)
-        return inputs
-
-    return init, apply
-
-
-def parallel(*layers: Layer) -> Layer:
-    """Return layers side by side, each with an input of its own."""
-    inits, applies = zip(*layers, strict=True)
-
-    def init(key: Any, shapes: Any) -> Any:
-        keys = DRAWS["split"](key, len(inits))
-        found = [one(k, shape) for one, k, shape in zip(inits, keys, shapes, strict=True)]
-        return [shape for shape, _ in found], [params for _, params in found]
-
-    def apply(params: Any, inputs: Any, **options: Any) -> Any:
-        parts = zip(applies, params, inputs, _keys(options, len(applies)), strict=True)
-        return [f(p, x, **given) for f, p, x, given in parts]
-
-    return init, apply
-
-
-def fan_out(num: int) -> Layer:
-    """Return the layer that gives its input to several."""
-    return lambda _, shape: ([shape] * num, ()), lambda params, inputs, **_: [inputs] * num
-
-
-STAX: dict[str, Any] = {
-    "Dense": dense,
-    "FanInConcat": lambda axis=-1: (
-        lambda _, shapes: (
-            tuple(
-                sum(s[i] for s in shapes) if i == axis % len(shapes[0]) else n
-                for i, n in enumerate(shapes[0])
-            ),
-            (),
-        ),
-        lambda params, inputs, **_: NUMPY["concatenate"](inputs, axis),
-    ),
-    "FanInSum": (lambda _, shapes: (shapes[0], ()), lambda params, inputs, **_: sum(inputs)),
-    "FanOut": fan_out,
-    "Flatten": (
-        lambda _, shape: ((shape[0], math.prod(shape[1:])), ()),
-        lambda params, inputs, **_: as_array(inputs).reshape(inputs.shape[0], -1),
-    ),
-    "Identity": elementwise_layer(lambda x: x),
-    "elementwise": elementwise_layer,
-    "parallel": parallel,
-    "serial": serial,
-    **{
-        name: elementwise_layer(table[function])
-        for name, table, function in (
-            *(("Elu", NN, "elu"), ("Exp", NUMPY, "exp"), ("Gelu", NN, "gelu"), ("Selu", NN, "selu")),
-            *(("LeakyRelu", NN, "leaky_relu"), ("LogSoftmax", NN, "log_softmax"), ("Relu", NN, "relu")),
-            *(("Sigmoid", NN, "sigmoid"), ("Softmax", NN, "softmax"), ("Softplus", NN, "softplus")),
-            ("Tanh", NUMPY, "tanh"),
-        )
-    },
+_LAYERS = Layers(INITIALIZERS.random, INITIALIZERS.numpy, INITIALIZERS)
+STAX: dict[str, Any] = renamed("Dense:dense FanInConcat:concatenated FanOut:fan_out", _LAYERS) | renamed(
+    "elementwise parallel serial", _LAYERS
+)
+STAX |= {"FanInSum": _LAYERS.summed(), "Flatten": _LAYERS.flat()} | {
+    name: _LAYERS.elementwise(function)
+    for name, function in renamed(
+        "Elu:elu Gelu:gelu Identity:identity LeakyRelu:leaky_relu LogSoftmax:log_softmax Relu:relu Selu:selu "
+        "Sigmoid:sigmoid Softmax:softmax Softplus:softplus Tanh:tanh Exp:exp",
+        NUMPY | NN,
+    ).items()
 }

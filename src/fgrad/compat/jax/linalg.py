@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 import fgrad
+import fgrad.lax.linalg
 import fgrad.scipy.linalg
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, inexact, made, named
-from fgrad.compat.jax.numpy import alike, wrapped
+from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, inexact, made, moved, named
+from fgrad.compat.jax.numpy import alike, product, wrapped
 from fgrad.compat.jax.trees import tree_map
 from fgrad.compat.standins import by_name, words
-from fgrad.core.trace import Tracer
-from fgrad.extend import operation
 
 Function = Callable[..., Any]
 COMPLEX = ("eig", "eigvals", "sqrtm")  # whose results are complex, also where all of them are real
@@ -42,42 +41,11 @@ def _symmetric(function: Function) -> Function:
 
     def of_part(a: Any, *args: Any, symmetrize_input: bool = True, **kwargs: Any) -> Any:
         x = inexact(a)
-        if symmetrize_input:
-            t = x._tensor
-            x = made((t + _adjoint(t)) / 2, x.form)
-        return function(x, *args, **kwargs)
+        part = moved(fgrad.lax.linalg.symmetrized, x) if symmetrize_input else x
+        return function(part, *args, **kwargs)
 
     of_part.__name__, of_part.__doc__ = function.__name__, function.__doc__
     return of_part
-
-
-def _run_factor(a: Any) -> Any:
-    try:
-        return np.linalg.cholesky(a)
-    except np.linalg.LinAlgError:
-        if a.ndim > 2:
-            return np.stack([_run_factor(part) for part in a])
-        return np.tril(np.full_like(a, np.nan))
-
-
-def _factor_along(primals: Any, tangents: Any) -> Any:
-    # dl = l Phi(l^-1 da l^-H), Phi the lower triangle with half the diagonal: Murray (2016)
-    low, (da,) = FACTOR(*primals), tangents
-    lower, solve = fnp.tril(da), fgrad.scipy.linalg.solve_triangular
-    left = solve(low, lower + _adjoint(fnp.tril(da, -1)), lower=True, check_finite=False)
-    both = _adjoint(solve(low, _adjoint(left), lower=True, check_finite=False))
-    return low, fnp.tril(low @ (fnp.tril(both) + fnp.tril(both, -1)) / 2)
-
-
-# for matrices whose values are not known yet, so that nobody can be told of an error
-FACTOR: Function = operation(
-    "factor_or_nan", run=_run_factor, shape=lambda a: a, jvp=_factor_along,
-    batch=lambda mapped, a: (FACTOR(a), True),
-)  # fmt: skip
-
-
-def _adjoint(x: Any) -> Any:
-    return fnp.conj(fnp.swapaxes(x, -1, -2))
 
 
 def _cholesky(a: Any, *, upper: bool) -> Array:
@@ -85,13 +53,7 @@ def _cholesky(a: Any, *, upper: bool) -> Array:
     x = as_array(a)
     if x.form is SHORT:
         raise NotImplementedError("cholesky of bfloat16: JAX has it of float32 at least")
-    t = inexact(x)._tensor
-    t = _adjoint(t) if upper else t
-    try:
-        low = FACTOR(t) if isinstance(t._value, Tracer) else fnp.linalg.cholesky(t)
-    except np.linalg.LinAlgError:
-        low = FACTOR(t)
-    return made(_adjoint(low) if upper else low)
+    return elementwise(lambda t: fgrad.lax.linalg.cholesky(t, upper=upper), x, inexact=True)
 
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
@@ -150,23 +112,6 @@ def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True, **option
     return NUMPY["svd"](x, full_matrices, compute_uv)
 
 
-def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Array:
-    """Return the product of a matrix and Q, or its adjoint, which are given by reflectors."""
-
-    def product(a: Any, taus: Any, c: Any) -> Any:
-        rows = np.arange(a.shape[-2])
-        steps = range(taus.shape[-1])
-        for i in reversed(steps) if left != transpose else steps:
-            v = fnp.where(rows > i, a[..., :, i], (rows == i).astype(a.dtype))
-            tau = taus[..., i, None, None]
-            tau = fnp.conj(tau) if transpose else tau
-            column, row = v[..., :, None], fnp.conj(v)[..., None, :]
-            c = c - tau * (column @ (row @ c) if left else (c @ column) @ row)
-        return c
-
-    return elementwise(product, a, taus, c)
-
-
 def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any) -> Array:
     """Return the solution of a tridiagonal system, whose diagonals are rows of equal length."""
 
@@ -183,5 +128,6 @@ LAX: dict[str, Any] = {
         "eigh"
     ](x, "L" if lower else "U", symmetrize_input=symmetrize_input)[::-1],
     "schur": SCIPY["schur"],
-    **by_name(ormqr, qr, svd, tridiagonal_solve),
+    "ormqr": product(fgrad.lax.linalg.ormqr, 3),
+    **by_name(qr, svd, tridiagonal_solve),
 }

@@ -168,7 +168,8 @@ def _cumulated(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
     return kept(f, x.astype(dtype), args, kwargs).astype(dtype)
 
 
-def _averaged(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
+def averaged(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
+    """Return what is strong, and computed of floating-point numbers."""
     dtype = kwargs.pop("dtype", None)
     return kept(f, inexact(x) if dtype is None else x.astype(dtype), args, kwargs)
 
@@ -285,7 +286,7 @@ OF_ONE: dict[Function, tuple[str, ...]] = {  # by how the dtype of the result is
     kept: words("all amax amin any diag diff max min nan_to_num nanmax nanmin pad ptp sort"),
     _summed: words("nanprod nansum prod sum trace"),
     _cumulated: words("cumprod cumsum nancumprod nancumsum"),
-    _averaged: words(
+    averaged: words(
         "average mean median nanmean nanmedian nanpercentile nanquantile nanstd nanvar percentile quantile "
         "std var"
     ),
@@ -675,7 +676,7 @@ class Scalar:
 
 
 FFT: dict[str, Any] = {
-    name: of_one(getattr(fnp.fft, name), _averaged)
+    name: of_one(getattr(fnp.fft, name), averaged)
     for name in words("fft fft2 fftn hfft ifft ifft2 ifftn ihfft irfft irfft2 irfftn rfft rfft2 rfftn")
 } | {
     "fftfreq": lambda n, d=1.0, *, dtype=None: as_array(np.fft.fftfreq(n, d)).astype(float),

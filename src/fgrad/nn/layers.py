@@ -1,0 +1,160 @@
+"""Layers as pairs of functions: `shape, params = init(key, shape)`, and `out = apply(params, inputs)`.
+
+There are no objects that hold parameters: `params` are trees, as everywhere in fgrad. Keys are those of
+`fgrad.random.threefry`; weights are the numbers that `jax.example_libraries.stax` draws.
+
+Example:
+    >>> from fgrad.nn import layers
+    >>> from fgrad.random import threefry
+    >>> init, apply = layers.serial(layers.dense(128), layers.relu, layers.dense(10), layers.log_softmax)
+    >>> shape, params = init(threefry.key(0), (-1, 784))
+    >>> shape, [p[0].shape for p in params if p]
+    ((-1, 10), [(784, 128), (128, 10)])
+    >>> apply(params, np.ones((2, 784), np.float32)).shape
+    (2, 10)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from fgrad import nn as functions
+from fgrad import numpy as fnp
+from fgrad.names import offered as _offered
+from fgrad.nn.initializers import Initializers
+from fgrad.random import threefry
+
+__all__ = [
+    "concatenated",
+    "dense",
+    "elementwise",
+    "elu",
+    "exp",
+    "fan_out",
+    "flat",
+    "gelu",
+    "identity",
+    "leaky_relu",
+    "log_softmax",
+    "parallel",
+    "relu",
+    "selu",
+    "serial",
+    "sigmoid",
+    "softmax",
+    "softplus",
+    "summed",
+    "tanh",
+]
+
+Layer = tuple[Callable[..., Any], Callable[..., Any]]
+
+
+class Layers:
+    """The layers over modules that draw and compute, for arrays of any kind.
+
+    Args:
+        random: as of `Initializers`.
+        numpy: a namespace of NumPy's functions.
+        initializers: whose weights are the usual ones.
+    """
+
+    def __init__(self, random: Any, numpy: Any, initializers: Initializers) -> None:
+        self.random, self.numpy, self.initializers = random, numpy, initializers
+
+    def elementwise(self, function: Any, **options: Any) -> Layer:
+        """Return the layer of a function that keeps the shape."""
+        return lambda _, shape: (shape, ()), lambda params, inputs, **_: function(inputs, **options)
+
+    def dense(self, out_dim: int, W_init: Any = None, b_init: Any = None) -> Layer:  # noqa: N803
+        """Return the layer of an affine map of the last axis."""
+        weights = self.initializers.glorot_normal() if W_init is None else W_init
+        biases = self.initializers.normal() if b_init is None else b_init
+
+        def init(key: Any, shape: Any) -> Any:
+            first, second = self.random.split(key)
+            params = weights(first, (shape[-1], out_dim)), biases(second, (out_dim,))
+            return (*shape[:-1], out_dim), params
+
+        return init, lambda params, inputs, **_: self.numpy.asarray(inputs) @ params[0] + params[1]
+
+    def flat(self) -> Layer:
+        """Return the layer that joins all axes but the first."""
+        return (
+            lambda _, shape: ((shape[0], math.prod(shape[1:])), ()),
+            lambda params, inputs, **_: self.numpy.reshape(inputs, (inputs.shape[0], -1)),
+        )
+
+    def concatenated(self, axis: int = -1) -> Layer:
+        """Return the layer that joins several inputs along an axis."""
+
+        def init(_: Any, shapes: Any) -> Any:
+            shape = list(shapes[0])
+            shape[axis] = sum(s[axis] for s in shapes)
+            return (tuple(shape), ())
+
+        return init, lambda params, inputs, **_: self.numpy.concatenate(inputs, axis)
+
+    def summed(self) -> Layer:
+        """Return the layer that adds several inputs up."""
+        return lambda _, shapes: (shapes[0], ()), lambda params, inputs, **_: sum(inputs)
+
+    def fan_out(self, num: int) -> Layer:
+        """Return the layer that gives its input to several."""
+        return lambda _, shape: ([shape] * num, ()), lambda params, inputs, **_: [inputs] * num
+
+    def serial(self, *layers: Layer) -> Layer:
+        """Return layers one after the other; an option `rng` is a key, which each layer gets a part of."""
+        inits, applies = zip(*layers, strict=True) if layers else ((), ())
+
+        def init(key: Any, shape: Any) -> Any:
+            params = []
+            for one in inits:
+                key, mine = self.random.split(key)
+                shape, found = one(mine, shape)
+                params.append(found)
+            return shape, params
+
+        def apply(params: Any, inputs: Any, **options: Any) -> Any:
+            for f, p, given in zip(applies, params, self._keys(options, len(applies)), strict=True):
+                inputs = f(p, inputs, **given)
+            return inputs
+
+        return init, apply
+
+    def parallel(self, *layers: Layer) -> Layer:
+        """Return layers side by side, each with an input of its own."""
+        inits, applies = zip(*layers, strict=True)
+
+        def init(key: Any, shapes: Any) -> Any:
+            keys = self.random.split(key, len(inits))
+            found = [one(k, shape) for one, k, shape in zip(inits, keys, shapes, strict=True)]
+            return [shape for shape, _ in found], [params for _, params in found]
+
+        def apply(params: Any, inputs: Any, **options: Any) -> Any:
+            parts = zip(applies, params, inputs, self._keys(options, len(applies)), strict=True)
+            return [f(p, x, **given) for f, p, x, given in parts]
+
+        return init, apply
+
+    def _keys(self, options: dict[str, Any], count: int) -> list[dict[str, Any]]:
+        """Return the options of each layer, of which each has a key of its own."""
+        key = options.pop("rng", None)
+        keys = [None] * count if key is None else list(self.random.split(key, count))
+        return [options | {"rng": k} for k in keys]
+
+
+_OWN = Layers(threefry, fnp, Initializers(threefry, fnp))
+elementwise, dense, concatenated, fan_out = _OWN.elementwise, _OWN.dense, _OWN.concatenated, _OWN.fan_out
+serial, parallel = _OWN.serial, _OWN.parallel
+flat, summed, identity = _OWN.flat(), _OWN.summed(), elementwise(lambda x: x)
+elu, gelu, leaky_relu = map(elementwise, (functions.elu, functions.gelu, functions.leaky_relu))
+relu, selu, sigmoid = map(elementwise, (functions.relu, functions.selu, functions.sigmoid))
+softplus, exp, tanh = map(elementwise, (functions.softplus, fnp.exp, fnp.tanh))
+softmax, log_softmax = map(elementwise, (functions.softmax, functions.log_softmax))
+
+
+def __dir__() -> list[str]:
+    return _offered(globals())
