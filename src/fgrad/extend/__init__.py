@@ -22,6 +22,7 @@ from fgrad.core.stored import PLAIN
 from fgrad.core.tensor import Tensor, bind
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, Operand, apply, postorder, var, variables
+from fgrad.extend.jaxprs import eval_jaxpr, make_jaxpr
 from fgrad.names import offered as _offered
 from fgrad.numpy.arrays import as_value
 from fgrad.ops.elementwise import composed, declare_body, floating
@@ -52,6 +53,7 @@ __all__ = [
     "device_memory",
     "elementwise",
     "equal",
+    "eval_jaxpr",
     "exp",
     "exp2",
     "expm1",
@@ -76,6 +78,7 @@ __all__ = [
     "logical_and",
     "logical_not",
     "logical_or",
+    "make_jaxpr",
     "maximum",
     "minimum",
     "not_equal",

@@ -19,7 +19,7 @@ from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, convert, reshape, sum_axes
 
 
-def softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
+def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """Return exp(x) over its sum along `axis`, without overflow.
 
     Args:
@@ -48,7 +48,7 @@ def softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
     return y if where is None else functions.where(where, y, 0)
 
 
-def log_softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
+def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """Return the logarithm of softmax(x), without overflow and without log(0).
 
     Args:

@@ -77,6 +77,8 @@ class ShapedArray(_Shaped):
     def __repr__(self) -> str:
         return f"ShapedArray({self.str_short()}{', weak_type=True' if self.weak_type else ''})"
 
+    __str__ = str_short
+
     def strip_weak_type(self) -> Any:
         return self.update(weak_type=False)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -22,25 +22,17 @@ from fgrad.compat.standins import by_name
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+ONE = "fgrad computes on one device; fgrad.distributed has several processes"
+
 
 class Device:
     """Where arrays are."""
-
-    id: int = 0
-    platform: str = "cpu"
-    device_kind: str = "cpu"
-    client: Any = SimpleNamespace(platform="cpu", runtime_type="fgrad")
-    process_index: int = 0
 
     def __repr__(self) -> str:
         return "CpuDevice(id=0)"
 
     def __str__(self) -> str:
         return "cpu:0"
-
-    def addressable_memories(self) -> list[Any]:
-        """Return kinds of memory, which are the same here."""
-        return []
 
 
 DEVICE = Device()
@@ -49,9 +41,9 @@ DEVICE = Device()
 class Sharding:
     """How an array is divided: not at all."""
 
-    device_set: frozenset[Device] = frozenset({DEVICE})
-    _addressable_device_assignment: tuple[Device, ...] = (DEVICE,)
-    num_devices: int = 1
+    device_set = frozenset({DEVICE})
+    _addressable_device_assignment = (DEVICE,)
+    num_devices = 1
     is_fully_addressable = is_fully_replicated = True
 
     def shard_shape(self, global_shape: Any) -> tuple[int, ...]:
@@ -82,7 +74,7 @@ class PartitionSpec(tuple[Any, ...]):
         return f"PartitionSpec{super().__repr__()}"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SingleDeviceSharding(Sharding):
     """All of an array on one device."""
 
@@ -90,7 +82,7 @@ class SingleDeviceSharding(Sharding):
     memory_kind: Any = None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Format:
     """Where arrays are, and in which order their elements."""
 
@@ -104,27 +96,19 @@ class AxisType(Enum):
     Auto, Explicit, Manual = range(3)
 
 
-def _all_axes_are(kind: AxisType) -> property:
-    return property(lambda self: all(found is kind for found in self.axis_types))
-
-
 class AbstractMesh:
     """Names for axes of length one."""
 
     def __init__(self, axis_sizes: Any = (), axis_names: Any = (), axis_types: Any = None) -> None:
-        self.size: int = math.prod(axis_sizes)
+        self.size = math.prod(axis_sizes)
         if self.size != 1:
             raise NotImplementedError(f"a mesh of {self.size} devices: {ONE}")
-        self.axis_names: tuple[Any, ...] = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
-        self.axis_types: tuple[AxisType, ...] = tuple(axis_types or [AxisType.Auto] * len(self.axis_names))
-        self.shape: dict[str, Any] = dict(zip(self.axis_names, axis_sizes, strict=True))
-        self.empty: bool = not self.axis_names
-        self.axis_sizes: tuple[Any, ...] = tuple(axis_sizes)
-
-    are_all_axes_auto: property
-    are_all_axes_explicit: property
-    are_all_axes_manual: property
-    are_all_axes_auto, are_all_axes_explicit, are_all_axes_manual = map(_all_axes_are, AxisType)
+        self.axis_sizes, self.axis_names = tuple(axis_sizes), several(axis_names)
+        self.axis_types = tuple(axis_types or [AxisType.Auto] * len(self.axis_names))
+        self.shape = dict(zip(self.axis_names, self.axis_sizes, strict=True))
+        self.empty = not self.axis_names
+        for kind in AxisType:
+            setattr(self, f"are_all_axes_{kind.name.lower()}", all(t is kind for t in self.axis_types))
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self.shape == other.shape
@@ -137,7 +121,7 @@ class Mesh(AbstractMesh):
     """The only device, with names for axes of length one."""
 
     def __init__(self, devices: Any, axis_names: Any, *, axis_types: Any = None) -> None:
-        self.devices: np.ndarray[Any, Any] = np.asarray(devices, object)
+        self.devices = np.asarray(devices, object)
         super().__init__(self.devices.shape, axis_names, axis_types)
 
     def __enter__(self) -> Self:
@@ -147,16 +131,14 @@ class Mesh(AbstractMesh):
         pass
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class NamedSharding(Sharding):
     """Axes of an array along the axes of a mesh."""
 
     mesh: AbstractMesh
-    spec: PartitionSpec = dataclasses.field(default_factory=PartitionSpec)
+    spec: PartitionSpec = field(default_factory=PartitionSpec)
     memory_kind: Any = None
-
-    def update(self, **changes: Any) -> Self:
-        return dataclasses.replace(self, **changes)
+    update = replace
 
 
 def devices(backend: str | None = None) -> list[Device]:
@@ -166,13 +148,7 @@ def devices(backend: str | None = None) -> list[Device]:
     return [DEVICE]
 
 
-ONE = "fgrad computes on one device; fgrad.distributed has several processes"
-
-
-def create_device_mesh(
-    mesh_shape: Any, devices: Any = None, *, contiguous_submeshes: bool = False,
-    allow_split_physical_axes: bool = False,
-) -> Any:  # fmt: skip
+def create_device_mesh(mesh_shape: Any, devices: Any = None, **_: Any) -> Any:
     """Return an array of the devices of a mesh."""
     return np.full(mesh_shape, DEVICE)
 
@@ -220,15 +196,7 @@ def shard_map(
     return mapped
 
 
-def _shard(x: Array) -> SimpleNamespace:
-    """Return what the device has of an array."""
-    (index,) = _SHARDING.devices_indices_map(x.shape).values()
-    return SimpleNamespace(data=x, device=DEVICE, index=index, replica_id=0)
-
-
-def device_put(
-    x: Any, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None
-) -> Any:
+def device_put(x: Any, device: Any = None, **_: Any) -> Any:
     """Return arrays, which are on the device already."""
     return tree_map(as_array, x)
 
@@ -252,23 +220,23 @@ def make_array_from_callback(
     return make_array_from_single_device_arrays(shape, sharding, [x], dtype=dtype)
 
 
-def pmap(fun: Callable[..., Any], axis_name: Any = None, **options: Any) -> Callable[..., Any]:
+def pmap(
+    fun: Callable[..., Any], axis_name: Any = None, *, in_axes: Any = 0, out_axes: Any = 0,
+    static_broadcasted_argnums: Any = (), **_: Any,
+) -> Callable[..., Any]:  # fmt: skip
     """Return `fun` mapped over as many devices as there are, which is one."""
-    axes, out_axes = options.pop("in_axes", 0), options.pop("out_axes", 0)
-    static = set(several(options.pop("static_broadcasted_argnums", ())))
+    static = several(static_broadcasted_argnums)
 
     @functools.cache
     def compiled(count: int) -> tuple[Any, Any]:
-        given = axes if isinstance(axes, tuple | list) else [axes] * count
+        given = in_axes if isinstance(in_axes, tuple | list) else [in_axes] * count
         places = tuple(None if i in static else axis for i, axis in enumerate(given))
-        return places, jit(vmap(fun, places, out_axes, axis_name), static_argnums=sorted(static))
+        return places, jit(vmap(fun, places, out_axes, axis_name), static_argnums=static)
 
+    @functools.wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         places, run = compiled(len(args))
-        parts = [(k, x) for k, x in zip(places, args, strict=True) if k is not None]
-        for axis, x in [
-            pair for k, tree in parts for pair in zip(axes_of(k, tree), flatten(tree)[0], strict=True)
-        ]:
+        for axis, x in zip(axes_of(places, args), flatten(args)[0], strict=True):
             shape = np.shape(x)
             if axis is not None and not -len(shape) <= axis < len(shape):
                 raise ValueError(f"pmap over axis {axis} of an array of shape {shape}")
@@ -279,7 +247,7 @@ def pmap(fun: Callable[..., Any], axis_name: Any = None, **options: Any) -> Call
                 )
         return run(*args, **kwargs)
 
-    return functools.wraps(fun)(mapped)
+    return mapped
 
 
 SHARDING: dict[str, Any] = by_name(
@@ -287,21 +255,26 @@ SHARDING: dict[str, Any] = by_name(
 ) | {"get_abstract_mesh": MESH.get, "reshard": device_put, "set_mesh": set_mesh}
 NAMES: dict[str, Any] = {
     "P": PartitionSpec,
-    "device_count": lambda *args, **kwargs: len(devices(*args, **kwargs)),
-    "local_device_count": lambda *args, **kwargs: len(devices(*args, **kwargs)),
+    **dict.fromkeys(("device_count", "local_device_count"), lambda backend=None: len(devices(backend))),
     "local_devices": lambda process_index=None, backend=None, host_id=None: devices(backend),
     **by_name(Device, NamedSharding, device_put, devices, make_array_from_callback),
     **by_name(make_array_from_single_device_arrays, make_mesh, pmap, set_mesh, shard_map),
 }
-_SHARDING = SingleDeviceSharding()
 ShapedArray.sharding = property(  # type: ignore[assignment]
     lambda self: NamedSharding(AbstractMesh(), PartitionSpec(*[None] * self.ndim))
 )
-for _name, _found in {
-    "sharding": _SHARDING, "device": DEVICE, "is_fully_addressable": True, "is_fully_replicated": True,
-    "committed": False,
-}.items():  # fmt: skip
-    setattr(Array, _name, property(lambda _, found=_found: found))  # type: ignore[misc]
+_WHOLE = SingleDeviceSharding()
+_OF_ARRAYS: dict[str, Callable[[Any], Any]] = {
+    "addressable_shards": lambda self: [
+        SimpleNamespace(data=self, device=DEVICE, index=(slice(None),) * self.ndim, replica_id=0)
+    ],
+    "committed": lambda self: False,
+    "device": lambda self: DEVICE,
+    "is_fully_addressable": lambda self: True,
+    "is_fully_replicated": lambda self: True,
+    "sharding": lambda self: _WHOLE,
+}
+for _name, _found in _OF_ARRAYS.items():
+    setattr(Array, _name, property(_found))
 Array.devices = lambda _: {DEVICE}  # type: ignore[attr-defined]
 Array.copy_to_host_async = lambda _: None  # type: ignore[attr-defined]
-Array.addressable_shards = property(lambda self: [_shard(self)])  # type: ignore[attr-defined]

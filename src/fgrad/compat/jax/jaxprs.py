@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import string
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -32,6 +31,8 @@ from fgrad.core.aval import Aval
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor, is_tracked
 from fgrad.core.trace import Tracer, current
+from fgrad.extend import jaxprs
+from fgrad.extend.jaxprs import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from fgrad.transforms.calling import is_traced
 from fgrad.transforms.operations import Operation
 
@@ -223,205 +224,34 @@ def own_primitive(name: str) -> Primitive:
 # ---- jaxprs
 
 
-class Var:
-    """A value that equations compute, or an argument."""
+class Reader(jaxprs.Reader):
+    """Reads programs as jaxprs of arrays and of JAX's primitives."""
 
-    def __init__(self, aval: Any) -> None:
-        self.aval = aval
+    def aval(self, aval: Aval) -> ShapedArray:
+        return _shaped(aval)
 
+    def value(self, x: Any) -> Array:
+        return from_program(x) if isinstance(x, Tensor | np.ndarray | np.generic) else as_array(x)
 
-class DropVar(Var):
-    """A value that nobody needs."""
+    def number(self, x: Any, aval: ShapedArray) -> Any:
+        return from_program(x) if aval.dtype is KEY else super().number(x, aval)
 
+    def primitive(self, name: str) -> Primitive:
+        return own_primitive(name)
 
-@dataclasses.dataclass(eq=False)
-class Literal:
-    """A number in an equation."""
-
-    val: Any
-    aval: Any
-
-
-class _Parts:
-    """What is made of parts, which others may replace."""
-
-    def replace(self, **changes: Any) -> Any:
-        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
-
-
-@dataclasses.dataclass(eq=False, repr=False)
-class JaxprEqn(_Parts):
-    """`outvars = primitive(*invars, **params)`."""
-
-    invars: list[Any]
-    outvars: list[Var]
-    primitive: Primitive
-    params: dict[str, Any]
-    effects: frozenset[Any] = frozenset()
-    source_info: Any = None
-    ctx: Any = None
-
-    def __repr__(self) -> str:
-        return "\n".join(_Text({}).equation(self))
-
-
-@dataclasses.dataclass(eq=False, repr=False)
-class Jaxpr(_Parts):
-    """Equations in order, arguments, constants and results."""
-
-    constvars: list[Var]
-    invars: list[Var]
-    outvars: list[Any]
-    eqns: list[JaxprEqn]
-    effects: frozenset[Any] = frozenset()
-    debug_info: Any = None
-    is_high = False
-
-    def __repr__(self) -> str:
-        return "\n".join(_Text({}).jaxpr(self))
-
-
-@dataclasses.dataclass(eq=False, repr=False)
-class ClosedJaxpr(_Parts):
-    """A jaxpr with the values of its constants."""
-
-    jaxpr: Jaxpr
-    consts: list[Any]
-
-    literals = property(lambda self: self.consts)
-    eqns = property(lambda self: self.jaxpr.eqns)
-    effects = property(lambda self: self.jaxpr.effects)
-    in_avals = property(lambda self: [v.aval for v in self.jaxpr.invars])
-    out_avals = property(lambda self: [v.aval for v in self.jaxpr.outvars])
-
-    def __repr__(self) -> str:
-        return repr(self.jaxpr)
-
-
-class _Text:
-    """Writes jaxprs down: variables are letters in the order in which they occur."""
-
-    def __init__(self, names: dict[Var, str]) -> None:
-        self.names = names
-
-    def name(self, v: Any) -> str:
-        if isinstance(v, Literal):
-            return f"{v.val}:{v.aval.str_short()}"
-        if isinstance(v, DropVar):
-            return "_"
-        if v not in self.names:
-            n, letters = len(self.names), ""
-            while n >= 0:
-                letters, n = string.ascii_lowercase[n % 26] + letters, n // 26 - 1
-            self.names[v] = letters
-        return self.names[v]
-
-    def typed(self, vs: Iterable[Any]) -> str:
-        return " ".join(f"{self.name(v)}:{v.aval.str_short()}" for v in vs)
-
-    def equation(self, e: JaxprEqn) -> list[str]:
-        used = " ".join(map(self.name, e.invars))
-        params, inner = [], []
-        for k, v in e.params.items():
-            jaxpr = v.jaxpr if isinstance(v, ClosedJaxpr) else v
-            if isinstance(jaxpr, Jaxpr):
-                inner += [f"  {k}=", *(f"    {line}" for line in _Text({}).jaxpr(jaxpr))]
-            elif not isinstance(v, programs.Region):
-                params.append(f"{k}={programs.shown_parameter(v)}")
-        said = f"[{' '.join(params)}]" if params else ""
-        return [f"{self.typed(e.outvars)} = {e.primitive}{said} {used}".rstrip(), *inner]
-
-    def jaxpr(self, j: Jaxpr) -> list[str]:
-        head = f"{{ lambda {self.typed(j.constvars)} ; {self.typed(j.invars)}. let".replace("  ", " ")
-        body = [f"    {line}" for e in j.eqns for line in self.equation(e)]
-        outs = ", ".join(map(self.name, j.outvars)) + "," * (len(j.outvars) == 1)
-        return [head, *body, f"  in ({outs}) }}"]
-
-
-class _View:
-    """Reads a program, or a part of one, as a jaxpr."""
-
-    def __init__(self, program: programs.Program) -> None:
-        self.program = program
-        self.vars: dict[Any, Var] = {}
-        self.consts: dict[int, tuple[Var, Any]] = {}
-        self.used = {a for e in program.equations for a in e.args if isinstance(a, programs.Var)}
-        self.used |= {y for y in program.outputs if isinstance(y, programs.Var)}
-
-    def atom(self, x: Any) -> Any:
-        """Return what stands for a variable or a constant."""
-        if isinstance(x, programs.Var):
-            if x not in self.vars:
-                self.vars[x] = Var(_shaped(x.aval))
-            return self.vars[x]
-        aval = _shaped(programs.aval_out(x))
-        if aval.dtype is KEY and not aval.shape:
-            return Literal(from_program(x), aval)
-        if not aval.shape:
-            return Literal(x.numpy()[()] if isinstance(x, Tensor) else x, aval)
-        return self.consts.setdefault(id(x), (Var(aval), x))[0]
-
-    def out(self, v: Any) -> Var:
-        """Return what stands for a result."""
-        return self.atom(v) if v in self.used else DropVar(_shaped(v.aval))
-
-    def equations(self, start: int, stop: int, around: Any = None) -> list[JaxprEqn]:
-        """Return the equations from `start` to `stop`, functions with derivatives of their own as calls."""
-        found = []
-        i = start
-        while i < stop:
-            region = self.program.regions.get(i)
-            if region is not None and region is not around:
-                found.append(self._call(region))
-                i = region.stop
-                continue
-            e = self.program.equations[i]
-            invars, outvars = list(map(self.atom, e.args)), list(map(self.out, e.outs))
-            found.append(JaxprEqn(invars, outvars, own_primitive(e.name), e.params))
-            i += 1
-        return found
-
-    def _call(self, region: programs.Region) -> JaxprEqn:
-        equations = self.program.equations[region.start : region.stop]
-        known = {v for e in equations for v in e.outs} | {
-            a for a in region.args if isinstance(a, programs.Var)
-        }
-        operands = [*region.args, *(a for e in equations for a in e.args if isinstance(a, programs.Var))]
-        operands += [y for y in region.outs if isinstance(y, programs.Var)]
-        outside = dict.fromkeys(a for a in operands[len(region.args) :] if a not in known)
-        invars = [self.atom(a) for a in (*region.args, *outside)]
-        body = Jaxpr([], [], [], self.equations(region.start, region.stop, region))
-        consts = dict(self.consts.values())
-        body.invars = [v if isinstance(v, Var) else Var(v.aval) for v in invars]
-        outs = [self.atom(y) for y in region.outs]
-        body.outvars = outs
-        read = {v for e in body.eqns for v in e.invars} | set(outs)
-        body.constvars = [v for v in consts if v in read and v not in body.invars]
-        closed = ClosedJaxpr(body, [_value(consts[v]) for v in body.constvars])
-        rule = region.params.get("rule")
-        primitive = CUSTOM_JVP if "Jvp" in type(rule).__name__ else CUSTOM_VJP
-        outvars = [v if isinstance(v, Var) else DropVar(v.aval) for v in outs]
-        return JaxprEqn(invars, outvars, primitive, {"call_jaxpr": closed, "region": region})
-
-
-def _value(x: Any) -> Any:
-    return from_program(x) if isinstance(x, Tensor | np.ndarray | np.generic) else as_array(x)
+    def call(self, region: programs.Region) -> Primitive:
+        return CUSTOM_JVP if "Jvp" in type(region.params.get("rule")).__name__ else CUSTOM_VJP
 
 
 def _viewed(
     program: programs.Program, outside: Sequence[Tensor], in_forms: Sequence[Form], out_forms: Sequence[Form]
 ) -> ClosedJaxpr:
-    view = _View(program)
-    variables = [view.atom(v) for v in program.inputs]
-    taken, invars = variables[: len(outside)], variables[len(outside) :]
-    eqns = view.equations(0, len(program.equations))
-    outvars = [view.atom(y) for y in program.outputs]
-    for v, form in [*zip(invars, in_forms, strict=True), *zip(outvars, out_forms, strict=True)]:
+    closed = Reader(program).closed(outside)
+    variables = [*closed.jaxpr.invars, *closed.jaxpr.outvars]
+    for v, form in zip(variables, [*in_forms, *out_forms], strict=True):
         known = shaped(v.aval, form)
         v.aval = v.aval.update(dtype=known.dtype, weak_type=known.weak_type)
-    constants = [*zip(taken, outside, strict=True), *view.consts.values()]
-    jaxpr = Jaxpr([v for v, _ in constants], invars, outvars, eqns)
-    return ClosedJaxpr(jaxpr, [_value(x) for _, x in constants])
+    return closed
 
 
 def make_jaxpr(
@@ -525,21 +355,9 @@ def eval_jaxpr(
     jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source_info: bool = True
 ) -> list[Any]:
     """Return the results of a jaxpr; every equation is applied anew, so that it differentiates."""
-    values: dict[Any, Any] = {}
-
-    def read(x: Any) -> Any:
-        return x.val if isinstance(x, Literal) else values[x]
-
-    for variables, given in ((jaxpr.constvars, consts), (jaxpr.invars, args)):
-        values.update(zip(variables, map(as_array, given), strict=True))
-    for e in jaxpr.eqns:
-        out = e.primitive.bind(*map(read, e.invars), **e.params)
-        values.update(zip(e.outvars, out if e.primitive.multiple_results else [out], strict=True))
-    return [
-        made(y._tensor, form_of(v.aval.dtype, v.aval.weak_type))
-        for v in jaxpr.outvars
-        for y in [as_array(read(v))]
-    ]
+    found = jaxprs.eval_jaxpr(jaxpr, list(map(as_array, consts)), *map(as_array, args))
+    pairs = zip(map(as_array, found), jaxpr.outvars, strict=True)
+    return [made(y._tensor, form_of(v.aval.dtype, v.aval.weak_type)) for y, v in pairs]
 
 
 def jaxpr_as_fun(closed: ClosedJaxpr) -> Function:
