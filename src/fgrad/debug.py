@@ -6,18 +6,35 @@ of a program. None of them changes a value or a gradient. For NaN and infinity s
 
 from __future__ import annotations
 
+import functools
 import re
 import string
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
+
+import numpy as np
 
 from fgrad.core.trace import current, note_call, user_line
 from fgrad.names import offered as _offered
 from fgrad.transforms.callbacks import look
 from fgrad.transforms.stage import Stage
 
-__all__ = ["breakpoint", "callback", "print"]
+__all__ = ["CheckError", "breakpoint", "callback", "check", "collect_checks", "collects_checks", "print"]
+
+_FAILED: ContextVar[list[str] | None] = ContextVar("_FAILED", default=None)  # of the innermost that collects
+
+
+class CheckError(ValueError):
+    """A check of `fgrad.debug.check` failed.
+
+    Example:
+        >>> fg.debug.check(False, "x is {}", 3)
+        Traceback (most recent call last):
+        ...
+        fgrad.debug.CheckError: x is 3
+    """
 
 
 def callback(f: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs: Any) -> None:
@@ -103,6 +120,85 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
         sys.stdout.write(fmt.format(*args, **kwargs) + "\n")
 
     look(show, args, kwargs)
+
+
+def check(holds: Any, message: str | Callable[..., str], *args: Any, **kwargs: Any) -> None:
+    """Raise where a condition does not hold, also inside compiled and mapped functions.
+
+    Args:
+        holds: boolean, or array or Tensor of booleans, which all have to hold.
+        message: a format string for `str.format`, or a function that returns the text.
+        args: values for it, pytrees of Tensors too.
+        kwargs: values by name.
+
+    Raises:
+        CheckError: the condition does not hold, and `collect_checks` is not around; in a program, when it
+            runs.
+
+    Example:
+        >>> def root(x):
+        ...     fg.debug.check(x >= 0, "negative: {}", x)
+        ...     return np.sqrt(x)
+        >>> fg.jit(root)(np.array([4.0, -1.0]))
+        Traceback (most recent call last):
+        ...
+        fgrad.debug.CheckError: negative: [ 4. -1.]
+    """
+    if callable(message):
+        note_call(message)
+
+    def note(found: Any, args: Any, kwargs: Any) -> None:
+        if np.all(found):
+            return
+        text = message.format(*args, **kwargs) if isinstance(message, str) else message(*args, **kwargs)
+        failed = _FAILED.get()
+        if failed is None:
+            raise CheckError(text)
+        failed.append(text)
+
+    look(note, (holds, args, kwargs), {})
+
+
+def collect_checks(f: Callable[..., Any]) -> Callable[..., tuple[list[str], Any]]:
+    """Return `f` that returns the messages of the checks that failed, in their order, beside its value.
+
+    Args:
+        f: takes and returns anything; it may be compiled.
+
+    Returns:
+        A function of the same arguments, whose results are pairs of a list of texts and what `f` returns.
+
+    Example:
+        >>> def root(x):
+        ...     fg.debug.check(x >= 0, "negative: {}", x)
+        ...     return x / 2
+        >>> collect_checks(fg.jit(root))(-4.0)
+        (['negative: -4.0'], np.float64(-2.0))
+    """
+
+    @functools.wraps(f)
+    def collected(*args: Any, **kwargs: Any) -> tuple[list[str], Any]:
+        failed: list[str] = []
+        outer = _FAILED.set(failed)
+        try:
+            return failed, f(*args, **kwargs)
+        finally:
+            _FAILED.reset(outer)
+
+    return collected
+
+
+def collects_checks() -> bool:
+    """Return whether `collect_checks` is around.
+
+    Returns:
+        Whether checks that fail are noted, and not raised.
+
+    Example:
+        >>> collects_checks(), collect_checks(collects_checks)()
+        (False, ([], True))
+    """
+    return _FAILED.get() is not None
 
 
 def breakpoint() -> None:

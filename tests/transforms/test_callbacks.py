@@ -481,3 +481,46 @@ def test_what_calls_out_is_not_tried_speculatively():
     for k in (1, 0, 2):
         g(k * np.ones(3))
     assert len(seen) == 3
+
+
+# ---- checks
+
+
+def checked_root(x):
+    fg.debug.check(x >= 0, "negative: {}", x)
+    fg.debug.check(np.all(x < 9), lambda limit: f"not below {limit}", 9)
+    return x / 2
+
+
+CHECKED = {"eager": lambda f: f, "compiled": fg.jit, "compiled twice": lambda f: fg.jit(fg.jit(f))}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_checks_raise(name):
+    run = CHECKED[name](checked_root)
+    np.testing.assert_array_equal(run(np.array([4.0, 1.0])), [2, 0.5])
+    with pytest.raises(fg.debug.CheckError, match=r"negative: \[ 4. -1.\]"):
+        run(np.array([4.0, -1.0]))
+    with pytest.raises(ValueError, match="not below 9"):
+        run(np.array([4.0, 10.0]))
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_checks_are_collected(name):
+    run = fg.debug.collect_checks(CHECKED[name](checked_root))
+    assert run(np.array([4.0]))[0] == []
+    failed, out = run(np.array([-4.0, 99.0]))
+    assert failed == ["negative: [-4. 99.]", "not below 9"]
+    np.testing.assert_array_equal(out, [-2, 49.5])
+    outer = fg.debug.collect_checks(lambda x: run(x)[0])
+    assert outer(np.array([-1.0])) == ([], ["negative: [-1.]"])
+    with pytest.raises(fg.debug.CheckError):  # nobody collects any more
+        CHECKED[name](checked_root)(np.array([-1.0]))
+
+
+def test_checks_of_mapped_and_differentiated_functions():
+    failed, slopes = fg.debug.collect_checks(fg.vmap(fg.grad(checked_root)))(np.array([1.0, -2.0, -3.0]))
+    assert failed == ["negative: -2.0", "negative: -3.0"]
+    np.testing.assert_array_equal(slopes, [0.5, 0.5, 0.5])
+    with pytest.raises(fg.debug.CheckError, match=r"w is 3\.0"):
+        fg.debug.check(False, "{name} is {tree[w]}", name="w", tree={"w": fg.tensor(3.0)})

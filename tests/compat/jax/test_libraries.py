@@ -560,6 +560,7 @@ def test_what_libraries_ask_of_settings():
     assert jax.jit(lambda x: {"a": x + 1.0}).lower(jnp.arange(3)).out_info["a"].dtype == jnp.float32
     assert jax.nn.initializers.ones(None, 3).shape == (3,)
     assert jax.nn.initializers.zeros.__name__ == "zeros"
+    assert jax.nn.initializers.he_normal().__name__ == "init"
     assert jnp.finfo(jnp.float32).max == np.finfo(np.float32).max
 
 

@@ -6,20 +6,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+import fgrad
 from fgrad.compat.jax.arrays import as_array
-from fgrad.compat.jax.callbacks import callback
-from fgrad.compat.jax.trees import register_pytree_node, tree_map
+from fgrad.compat.jax.transformations import Flat
+from fgrad.compat.jax.trees import register_pytree_node
 from fgrad.compat.standins import by_name
+from fgrad.debug import CheckError, collect_checks, collects_checks
 from fgrad.transforms.calling import is_traced
 
 USER, NAN, INDEX, DIV = (frozenset({name}) for name in ("user", "nan", "index", "div"))
-_FOUND: list[list[str]] = []  # of the functions that run, what failed; the innermost is last
-
-
-class JaxRuntimeError(ValueError):
-    """A check failed."""
 
 
 class Error:
@@ -35,7 +30,7 @@ class Error:
     def throw(self) -> None:
         """Raise the error, if there is one."""
         if self.message is not None:
-            raise JaxRuntimeError(self.message)
+            raise CheckError(self.message)
 
 
 register_pytree_node(Error, lambda e: ((), e.message), lambda message, _: Error(message))
@@ -44,24 +39,12 @@ register_pytree_node(Error, lambda e: ((), e.message), lambda message, _: Error(
 def check(pred: Any, msg: str, *args: Any, debug: bool = False, **kwargs: Any) -> None:
     """Note that a check failed, of which `checkify` returns the error; without it, raise."""
     holds = as_array(pred)._tensor
-    if is_traced(holds) and not _FOUND:
+    if is_traced(holds) and not collects_checks():
         if debug:
             return
         raise ValueError("checkify.check of a traced value needs jax.experimental.checkify.checkify around")
-
-    def note(held: Any, args: Any, kwargs: Any) -> None:
-        if np.all(held):
-            return
-        positional, named = tree_map(as_array, (args, kwargs))
-        message = f"{msg.format(*positional, **named)} (`check` failed)"
-        if not _FOUND:
-            raise JaxRuntimeError(message)
-        _FOUND[-1].append(message)
-
-    if is_traced(holds):
-        callback(note, holds, args, kwargs)
-    else:
-        note(holds.numpy(), args, kwargs)
+    flat = Flat(lambda given: msg.format(*given[0], **given[1]), (args, kwargs))
+    fgrad.debug.check(holds, lambda *values: f"{flat.called(values)} (`check` failed)", *flat.tensors)
 
 
 def checkify(f: Callable[..., Any], errors: frozenset[str] = USER) -> Callable[..., tuple[Error, Any]]:
@@ -72,14 +55,12 @@ def checkify(f: Callable[..., Any], errors: frozenset[str] = USER) -> Callable[.
             "`with fgrad.debug_nans():` finds NaN, and indices out of bounds raise"
         )
 
+    run = collect_checks(f)
+
     @functools.wraps(f)
     def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
-        _FOUND.append([])
-        try:
-            out = f(*args, **kwargs)
-        finally:
-            found = _FOUND.pop()
-        return Error(found[0] if found and errors else None), out
+        failed, out = run(*args, **kwargs)
+        return Error(failed[0] if failed and errors else None), out
 
     return checked
 
@@ -95,5 +76,6 @@ NAMES: dict[str, Any] = {
     "index_checks": INDEX,
     "nan_checks": NAN,
     "user_checks": USER,
-    **by_name(Error, JaxRuntimeError, check, checkify),
+    "JaxRuntimeError": CheckError,
+    **by_name(Error, check, checkify),
 }

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ConcretizationTypeError",
-    "JAXTypeError",
-    "JaxRuntimeError",
-    "TracerArrayConversionError",
-    "TracerBoolConversionError",
-    "TracerIntegerConversionError",
-    "TypePromotionError",
-    "UnexpectedTracerError",
-]
+from fgrad.compat.standins import by_name
 
 
 class JAXTypeError(TypeError):
@@ -50,3 +41,9 @@ class TypePromotionError(ValueError):
 
 class JaxRuntimeError(RuntimeError):
     """A compiled program failed."""
+
+
+NAMES = by_name(
+    *(ConcretizationTypeError, JAXTypeError, JaxRuntimeError, TracerArrayConversionError),
+    *(TracerBoolConversionError, TracerIntegerConversionError, TypePromotionError, UnexpectedTracerError),
+)

@@ -240,7 +240,7 @@ _NAMES: dict[str, Mapping[str, Any] | Source] = {
         "prng_key": types.KEY.type,
         "result_type": numpy.result_type,
     },
-    "jax.errors": _public(errors),
+    "jax.errors": errors.NAMES,
     "jax.experimental": {
         "io_callback": callbacks.io_callback,
         "enable_x64": _setting("jax_enable_x64"),

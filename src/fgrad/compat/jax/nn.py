@@ -127,8 +127,12 @@ class _Initializers(initializers.Initializers):
         return canonical(float if given is None else given)
 
     def initializer(self, draw: Any, usual: Any = None) -> Any:
-        init = super().initializer(draw, usual)
-        return lambda key, shape, dtype=None, out_sharding=None: as_array(init(key, shape_of(shape), dtype))
+        found = super().initializer(draw, usual)
+
+        def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Array:
+            return as_array(found(key, shape_of(shape), dtype))
+
+        return init
 
 
 OWN = _Initializers(SimpleNamespace(**DRAWS), SimpleNamespace(**NUMPY))
