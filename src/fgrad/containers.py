@@ -27,10 +27,10 @@ def _kind_of_key(name: str, field: str, text: str) -> Any:
     return dataclasses.make_dataclass(name, [field], frozen=True, namespace=shown)
 
 
-DictKey = _kind_of_key("DictKey", "key", "[{!r}]")
-SequenceKey = _kind_of_key("SequenceKey", "idx", "[{}]")
-GetAttrKey = _kind_of_key("GetAttrKey", "name", ".{}")
-FlattenedIndexKey = _kind_of_key("FlattenedIndexKey", "key", "[<flat index {}>]")
+DictKey: Any = _kind_of_key("DictKey", "key", "[{!r}]")
+SequenceKey: Any = _kind_of_key("SequenceKey", "idx", "[{}]")
+GetAttrKey: Any = _kind_of_key("GetAttrKey", "name", ".{}")
+FlattenedIndexKey: Any = _kind_of_key("FlattenedIndexKey", "key", "[<flat index {}>]")
 _OWN_KEYS = (DictKey, SequenceKey, GetAttrKey, FlattenedIndexKey)
 
 
@@ -66,7 +66,8 @@ class Containers:
     """
 
     def __init__(self, namespace: str, *, sort_keys: bool = False) -> None:
-        self.namespace, self.sort_keys = namespace, sort_keys
+        self.namespace: str = namespace
+        self.sort_keys: bool = sort_keys
 
     def __contains__(self, cls: type) -> bool:
         return optree.register_pytree_node.get(cls, namespace=self.namespace) is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import string
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Program, Region, applied, aval_out, shown_parameter
@@ -112,11 +112,11 @@ class ClosedJaxpr(_Parts):
     jaxpr: Jaxpr
     consts: list[Any]
 
-    literals = property(lambda self: self.consts)
-    eqns = property(lambda self: self.jaxpr.eqns)
-    effects = property(lambda self: self.jaxpr.effects)
-    in_avals = property(lambda self: [v.aval for v in self.jaxpr.invars])
-    out_avals = property(lambda self: [v.aval for v in self.jaxpr.outvars])
+    literals: ClassVar[property] = property(lambda self: self.consts)
+    eqns: ClassVar[property] = property(lambda self: self.jaxpr.eqns)
+    effects: ClassVar[property] = property(lambda self: self.jaxpr.effects)
+    in_avals: ClassVar[property] = property(lambda self: [v.aval for v in self.jaxpr.invars])
+    out_avals: ClassVar[property] = property(lambda self: [v.aval for v in self.jaxpr.outvars])
 
     def __repr__(self) -> str:
         return repr(self.jaxpr)
@@ -173,7 +173,7 @@ class Reader:
         self.program = program
         self.vars: dict[Any, Var] = {}
         self.consts: dict[int, tuple[Var, Any]] = {}
-        self.used = {a for e in program.equations for a in e.args if isinstance(a, ProgramVar)}
+        self.used: set[Any] = {a for e in program.equations for a in e.args if isinstance(a, ProgramVar)}
         self.used |= {y for y in program.outputs if isinstance(y, ProgramVar)}
 
     def aval(self, aval: Any) -> Any:

@@ -62,7 +62,8 @@ class Initializers:
     """
 
     def __init__(self, random: Any, numpy: Any) -> None:
-        self.random, self.numpy = random, numpy
+        self.random: Any = random
+        self.numpy: Any = numpy
 
     def dtype(self, given: Any) -> Any:
         """Return the dtype of weights, None where no one is given."""
@@ -208,12 +209,20 @@ class Initializers:
 
 
 _OWN = Initializers(threefry, fnp)
-constant, zeros, ones, normal = _OWN.constant, _OWN.zeros, _OWN.ones, _OWN.normal
-uniform, truncated_normal, orthogonal = _OWN.uniform, _OWN.truncated_normal, _OWN.orthogonal
-variance_scaling = _OWN.variance_scaling
-glorot_normal, glorot_uniform = _OWN.glorot_normal, _OWN.glorot_uniform
-he_normal, he_uniform = _OWN.he_normal, _OWN.he_uniform
-lecun_normal, lecun_uniform = _OWN.lecun_normal, _OWN.lecun_uniform
+zeros: Initializer = _OWN.zeros
+ones: Initializer = _OWN.ones
+constant: Callable[..., Initializer] = _OWN.constant
+normal: Callable[..., Initializer] = _OWN.normal
+uniform: Callable[..., Initializer] = _OWN.uniform
+truncated_normal: Callable[..., Initializer] = _OWN.truncated_normal
+orthogonal: Callable[..., Initializer] = _OWN.orthogonal
+variance_scaling: Callable[..., Initializer] = _OWN.variance_scaling
+glorot_normal: Callable[..., Initializer] = _OWN.glorot_normal
+glorot_uniform: Callable[..., Initializer] = _OWN.glorot_uniform
+he_normal: Callable[..., Initializer] = _OWN.he_normal
+he_uniform: Callable[..., Initializer] = _OWN.he_uniform
+lecun_normal: Callable[..., Initializer] = _OWN.lecun_normal
+lecun_uniform: Callable[..., Initializer] = _OWN.lecun_uniform
 
 
 def __dir__() -> list[str]:

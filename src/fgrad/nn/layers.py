@@ -62,7 +62,9 @@ class Layers:
     """
 
     def __init__(self, random: Any, numpy: Any, initializers: Initializers) -> None:
-        self.random, self.numpy, self.initializers = random, numpy, initializers
+        self.random: Any = random
+        self.numpy: Any = numpy
+        self.initializers: Initializers = initializers
 
     def elementwise(self, function: Any, **options: Any) -> Layer:
         """Return the layer of a function that keeps the shape."""
@@ -147,13 +149,26 @@ class Layers:
 
 
 _OWN = Layers(threefry, fnp, Initializers(threefry, fnp))
-elementwise, dense, concatenated, fan_out = _OWN.elementwise, _OWN.dense, _OWN.concatenated, _OWN.fan_out
-serial, parallel = _OWN.serial, _OWN.parallel
-flat, summed, identity = _OWN.flat(), _OWN.summed(), elementwise(lambda x: x)
-elu, gelu, leaky_relu = map(elementwise, (functions.elu, functions.gelu, functions.leaky_relu))
-relu, selu, sigmoid = map(elementwise, (functions.relu, functions.selu, functions.sigmoid))
-softplus, exp, tanh = map(elementwise, (functions.softplus, fnp.exp, fnp.tanh))
-softmax, log_softmax = map(elementwise, (functions.softmax, functions.log_softmax))
+elementwise: Callable[..., Layer] = _OWN.elementwise
+dense: Callable[..., Layer] = _OWN.dense
+concatenated: Callable[..., Layer] = _OWN.concatenated
+fan_out: Callable[..., Layer] = _OWN.fan_out
+serial: Callable[..., Layer] = _OWN.serial
+parallel: Callable[..., Layer] = _OWN.parallel
+flat: Layer = _OWN.flat()
+summed: Layer = _OWN.summed()
+identity: Layer = elementwise(lambda x: x)
+elu: Layer = elementwise(functions.elu)
+exp: Layer = elementwise(fnp.exp)
+gelu: Layer = elementwise(functions.gelu)
+leaky_relu: Layer = elementwise(functions.leaky_relu)
+log_softmax: Layer = elementwise(functions.log_softmax)
+relu: Layer = elementwise(functions.relu)
+selu: Layer = elementwise(functions.selu)
+sigmoid: Layer = elementwise(functions.sigmoid)
+softmax: Layer = elementwise(functions.softmax)
+softplus: Layer = elementwise(functions.softplus)
+tanh: Layer = elementwise(fnp.tanh)
 
 
 def __dir__() -> list[str]:

@@ -147,7 +147,8 @@ class Array:
     def block_until_ready(self, *_: Any) -> Array:
         return self
 
-    __copy__ = __deepcopy__ = block_until_ready
+    __copy__: Any = block_until_ready
+    __deepcopy__: Any = block_until_ready
 
     def __reduce__(self) -> Any:
         if self.form is KEYS and not is_traced(self._tensor):

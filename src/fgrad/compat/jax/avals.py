@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,19 +32,23 @@ FLOAT0 = np.dtype([("float0", np.void, 0)])
 class _Shaped:
     """The shape and dtype of an array."""
 
+    shape: Any
+    dtype: Any
+    weak_type: Any
+
     def __init__(self, shape: Sequence[int], dtype: Any, weak_type: bool = False, **_: Any) -> None:
         self.shape, self.dtype, self.weak_type = tuple(shape), canonical(dtype), weak_type
 
     sharding = vma = None
-    ndim = property(lambda self: len(self.shape))
-    size = property(lambda self: math.prod(self.shape))
+    ndim: Any = property(lambda self: len(self.shape))
+    size: Any = property(lambda self: math.prod(self.shape))
 
     def update(self, **changes: Any) -> Any:
         parts: dict[str, Any] = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type}
         return type(self)(**parts | changes)
 
     def __len__(self) -> int:
-        return self.shape[0]
+        return int(self.shape[0])
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self._key() == other._key()
@@ -103,7 +106,8 @@ class SymbolicZero:
     def __init__(self, aval: Any) -> None:
         self.aval = aval
 
-    shape, dtype = (property(operator.attrgetter(f"aval.{name}")) for name in ("shape", "dtype"))
+    shape: Any = property(lambda self: self.aval.shape)
+    dtype: Any = property(lambda self: self.aval.dtype)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.aval})"
@@ -118,7 +122,8 @@ class CustomVJPPrimal:
     """An argument of a rule `fwd`, and whether it is differentiated."""
 
     def __init__(self, value: Any, perturbed: bool) -> None:
-        self.value, self.perturbed = value, perturbed
+        self.value: Any = value
+        self.perturbed: bool = perturbed
 
 
 def is_zero(x: Any) -> bool:

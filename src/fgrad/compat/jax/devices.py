@@ -41,7 +41,7 @@ DEVICE = Device()
 class Sharding:
     """How an array is divided: not at all."""
 
-    device_set = frozenset({DEVICE})
+    device_set: Any = frozenset({DEVICE})
     _addressable_device_assignment = (DEVICE,)
     num_devices = 1
     is_fully_addressable = is_fully_replicated = True
@@ -99,6 +99,13 @@ class AxisType(Enum):
 class AbstractMesh:
     """Names for axes of length one."""
 
+    size: int
+    empty: bool
+    shape: dict[str, Any]
+    axis_names: tuple[Any, ...]
+    axis_sizes: tuple[Any, ...]
+    axis_types: tuple[Any, ...]
+
     def __init__(self, axis_sizes: Any = (), axis_names: Any = (), axis_types: Any = None) -> None:
         self.size = math.prod(axis_sizes)
         if self.size != 1:
@@ -121,7 +128,7 @@ class Mesh(AbstractMesh):
     """The only device, with names for axes of length one."""
 
     def __init__(self, devices: Any, axis_names: Any, *, axis_types: Any = None) -> None:
-        self.devices = np.asarray(devices, object)
+        self.devices: Any = np.asarray(devices, object)
         super().__init__(self.devices.shape, axis_names, axis_types)
 
     def __enter__(self) -> Self:

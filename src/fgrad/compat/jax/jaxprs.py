@@ -57,7 +57,7 @@ class UndefinedPrimal:
 
 
 for _class in (Zero, UndefinedPrimal):
-    register_pytree_node(_class, lambda z: ((), z.aval), lambda aval, _, cls=_class: cls(aval))  # type: ignore[misc]
+    register_pytree_node(_class, lambda z: ((), z.aval), lambda aval, _, cls=_class: cls(aval))
 
 
 def instantiate_zeros(x: Any) -> Any:

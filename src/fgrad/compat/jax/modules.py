@@ -121,7 +121,7 @@ _REF = _kind("jax.Ref", _REFS)
 _MAIN: dict[str, Any] = {
     **_public(avals),
     **_public(custom),
-    **_public(transformations),
+    **transformations.NAMES,
     **devices.NAMES,
     "Array": Array,
     "Ref": _REF,
@@ -143,13 +143,11 @@ _MAIN: dict[str, Any] = {
     "process_index": lambda *_: 0,
     **dict.fromkeys(("clear_caches", "effects_barrier"), _nothing),
     **dict.fromkeys(("check_tracer_leaks", "checking_leaks"), nullcontext),
-    "jacobian": transformations.jacrev,
     "live_arrays": lambda platform=None: [
         x for x in gc.get_objects() if type(x) is Array
     ],  # a proxy has the class of what it stands for
     "named_call": lambda fun, **_: fun,
     "named_scope": fgrad.named_scope,
-    "remat": transformations.checkpoint,
     "closure_convert": jaxprs.closure_convert,
     "linear_transpose": jaxprs.linear_transpose,
     "make_jaxpr": jaxprs.make_jaxpr,

@@ -657,7 +657,7 @@ class Scalar:
     """`jax.numpy.float32` and its kin: a dtype, and what makes arrays of it."""
 
     def __init__(self, kind: Any) -> None:
-        self.dtype = np.dtype(kind)
+        self.dtype: Any = np.dtype(kind)
         self.__name__ = self.dtype.name
 
     def __call__(self, x: Any = 0) -> Array:

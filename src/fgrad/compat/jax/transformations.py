@@ -19,26 +19,11 @@ from fgrad.compat.jax.arrays import Array, Form, as_array, dtype_of, held, made
 from fgrad.compat.jax.avals import FLOAT0, example, is_zero, shaped
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.jax.types import CONFIG
-from fgrad.compat.standins import words
+from fgrad.compat.standins import by_name, words
 from fgrad.core.aval import Aval
 from fgrad.core.program import Program, aval_out
 from fgrad.transforms.calling import is_traced
 from fgrad.transforms.stage import staged
-
-__all__ = [
-    "checkpoint",
-    "eval_shape",
-    "grad",
-    "hessian",
-    "jacfwd",
-    "jacrev",
-    "jit",
-    "jvp",
-    "linearize",
-    "value_and_grad",
-    "vjp",
-    "vmap",
-]
 
 Function = Callable[..., Any]
 
@@ -640,3 +625,8 @@ def checkpoint(
         return flat.results(run(*outside, *flat.tensors))
 
     return again
+
+
+NAMES: dict[str, Any] = by_name(
+    *(checkpoint, eval_shape, grad, hessian, jacfwd, jacrev, jit, jvp, linearize, value_and_grad, vjp, vmap)
+) | {"jacobian": jacrev, "remat": checkpoint}

@@ -18,8 +18,10 @@ from fgrad.compat.standins import renamed
 
 PyTreeDef = optree.PyTreeSpec
 CONTAINERS = containers.Containers("jax", sort_keys=True)
-flatten, unflatten, tree_map = CONTAINERS.flatten, CONTAINERS.unflatten, CONTAINERS.map
-register_pytree_node = CONTAINERS.register_pytree_node
+flatten: Callable[..., tuple[list[Any], Any]] = CONTAINERS.flatten
+unflatten: Callable[..., Any] = CONTAINERS.unflatten
+tree_map: Callable[..., Any] = CONTAINERS.map
+register_pytree_node: Callable[..., None] = CONTAINERS.register_pytree_node
 
 
 class Partial(functools.partial):  # type: ignore[type-arg]

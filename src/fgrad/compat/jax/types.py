@@ -57,21 +57,21 @@ class Config:
     jax_numpy_dtype_promotion = "standard"
     jax_numpy_rank_promotion = "allow"
     jax_traceback_filtering = "auto"
+    x64_enabled: Any = property(lambda self: self.jax_enable_x64)
 
     def update(self, name: str, value: Any) -> None:
         """Set one."""
         if name in ("jax_enable_x64", "jax_disable_jit", "jax_threefry_partitionable"):
             setattr(self, name, bool(value))
-        elif name in ("jax_platform_name", "jax_platforms") and value in ("cpu", None, ""):
-            pass  # which is where it runs
-        elif (name, value) in _PROMOTIONS or name in _FREE:
+        elif name in _FREE or value in _CHOICES.get(name, ()):
             setattr(self, name, value)
-        elif value == getattr(type(self), name, None):
-            pass
-        else:
+        elif value != getattr(type(self), name, None):
             raise NotImplementedError(
                 f"fgrad has no jax.config.{name}={value!r}; for NaN, there is `with fgrad.debug_nans():`"
             )
+
+    def read(self, name: str) -> Any:
+        return getattr(self, name)
 
     def parse_flags_with_absl(self) -> None:
         """Leave the flags of the command line alone: settings are none of them."""
@@ -89,13 +89,6 @@ class Config:
         """Return the settings that compiled programs depend on."""
         return self.jax_enable_x64, self.jax_threefry_partitionable
 
-    def read(self, name: str) -> Any:
-        return getattr(self, name)
-
-    @property
-    def x64_enabled(self) -> bool:
-        return self.jax_enable_x64
-
 
 _FREE = (  # products are as exact as their dtype anyway, and what needs a second device raises
     "jax_default_matmul_precision",
@@ -103,18 +96,13 @@ _FREE = (  # products are as exact as their dtype anyway, and what needs a secon
     "jax_num_cpu_devices",
     "jax_traceback_filtering",
 )
-_PROMOTIONS = {
-    *(("jax_numpy_rank_promotion", how) for how in ("allow", "warn", "raise")),
-    *(("jax_numpy_dtype_promotion", how) for how in ("standard", "strict")),
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "jax_numpy_dtype_promotion": ("standard", "strict"),
+    "jax_numpy_rank_promotion": ("allow", "warn", "raise"),
+    **dict.fromkeys(("jax_platform_name", "jax_platforms"), ("cpu", None, "")),  # which is where it runs
 }
 CONFIG = Config()
-_NARROW = {
-    np.dtype(wide): np.dtype(narrow)
-    for wide, narrow in (
-        *(("float64", "float32"), ("int64", "int32")),
-        *(("uint64", "uint32"), ("complex128", "complex64")),
-    )
-}
+_NARROW = {np.dtype(f"{kind}8"): np.dtype(f"{kind}4") for kind in "fiu"} | {np.dtype("c16"): np.dtype("c8")}
 _KINDS: dict[type, str] = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
