@@ -122,6 +122,10 @@ class ClosedJaxpr(_Parts):
         return repr(self.jaxpr)
 
 
+def _short(aval: Any) -> str:
+    return str(aval.str_short()) if hasattr(aval, "str_short") else str(aval)
+
+
 class _Text:
     """Writes jaxprs down: variables are letters in the order in which they occur."""
 
@@ -130,7 +134,7 @@ class _Text:
 
     def name(self, v: Any) -> str:
         if isinstance(v, Literal):
-            return f"{v.val}:{v.aval}"
+            return f"{v.val}:{_short(v.aval)}"
         if isinstance(v, DropVar):
             return "_"
         if v not in self.names:
@@ -141,7 +145,7 @@ class _Text:
         return self.names[v]
 
     def typed(self, vs: Iterable[Any]) -> str:
-        return " ".join(f"{self.name(v)}:{v.aval}" for v in vs)
+        return " ".join(f"{self.name(v)}:{_short(v.aval)}" for v in vs)
 
     def equation(self, e: JaxprEqn) -> list[str]:
         used = " ".join(map(self.name, e.invars))

@@ -42,7 +42,9 @@ def test_what_keys_are():
     assert jnp.result_type(KEY) == jnp.result_type(KEY.dtype) == KEY.dtype
     assert (KEYS.shape, KEYS.size, KEYS.nbytes, KEY.shape) == ((4,), 4, 32, ())
     assert repr(KEY) == f"{KEY}" == "Array((), dtype=key<fry>) overlaying:\n[0 3]"
-    assert str(jax.typeof(KEY)) == "ShapedArray(key<fry>[])"
+    assert str(jax.typeof(KEY)) == "key<fry>[]"
+    assert (str(jax.typeof(KEYS[0])), repr(jax.typeof(KEY))) == ("key<fry>[]", "ShapedArray(key<fry>[])")
+    assert str(jax.core.ShapedArray((3,), float)) == "float32[3]"
     assert jax.eval_shape(jax.random.split, KEY).dtype == KEY.dtype
     assert pickle.loads(pickle.dumps(KEY.dtype)) is KEY.dtype
     assert words(pickle.loads(pickle.dumps(KEYS))) == words(KEYS)

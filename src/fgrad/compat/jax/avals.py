@@ -75,12 +75,13 @@ class ShapedArray(_Shaped):
         """Return it as programs show it."""
         kind = f"{self.dtype.kind}{self.dtype.itemsize * 8}"
         kind = {"bool": "bool", "bfloat16": "bf16", KEY.name: KEY.name}.get(self.dtype.name, kind)
-        return f"{kind}[{','.join(map(str, self.shape))}]"
+        return str(self).replace(self.dtype.name, kind, 1)
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
 
     def __repr__(self) -> str:
         return f"ShapedArray({self.str_short()}{', weak_type=True' if self.weak_type else ''})"
-
-    __str__ = str_short
 
     def strip_weak_type(self) -> Any:
         return self.update(weak_type=False)

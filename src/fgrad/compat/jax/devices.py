@@ -215,7 +215,7 @@ def make_array_from_single_device_arrays(
     (x,) = map(as_array, arrays)
     wanted, found = ShapedArray(shape, x.dtype if dtype is None else dtype), ShapedArray(x.shape, x.dtype)
     if found != wanted:
-        raise ValueError(f"{wanted} was asked for, and the only device has {found} of it")
+        raise ValueError(f"{wanted!r} was asked for, and the only device has {found!r} of it")
     return made(x._tensor, x.strong)
 
 
