@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -119,12 +120,12 @@ def filled_in(zero: SymbolicZero) -> Array:
     return made(fnp.zeros(zero.shape, held(zero.dtype)), form_of(zero.dtype))
 
 
+@dataclasses.dataclass(eq=False)
 class CustomVJPPrimal:
     """An argument of a rule `fwd`, and whether it is differentiated."""
 
-    def __init__(self, value: Any, perturbed: bool) -> None:
-        self.value: Any = value
-        self.perturbed: bool = perturbed
+    value: Any
+    perturbed: bool
 
 
 def is_zero(x: Any) -> bool:

@@ -25,7 +25,7 @@ from fgrad.compat.jax.avals import (
 from fgrad.compat.jax.transformations import Flat, Function, several, without_static
 from fgrad.compat.jax.trees import TREE_UTIL, flatten, register_pytree_node, unflatten
 from fgrad.compat.jax.types import CONFIG, KEY
-from fgrad.compat.standins import by_name
+from fgrad.compat.standins import by_name, words
 from fgrad.core import program as programs
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import PRIMITIVES
@@ -49,11 +49,11 @@ class Zero(SymbolicZero):
     """A tangent or cotangent that is known to be zero."""
 
 
+@dataclasses.dataclass
 class UndefinedPrimal:
     """An operand in which a primitive is to be transposed."""
 
-    def __init__(self, aval: Any) -> None:
-        self.aval = aval
+    aval: Any
 
 
 for _class in (Zero, UndefinedPrimal):
@@ -103,13 +103,7 @@ class Primitive:
 
     def bind(self, /, *args: Any, **params: Any) -> Any:
         if self._operation is None:
-            rules: dict[str, Function] = {
-                "run": self._run,
-                "shape": self._shape,
-                "jvp": self._jvp,
-                "transpose": self._transpose,
-                "batch": self._batch,
-            }
+            rules = {rule: getattr(self, f"_{rule}") for rule in words("run shape jvp transpose batch")}
             self._operation = Operation(self.name, many=True, **rules)
             OWN[self._operation.primitive] = self
         outs = [from_program(o) for o in self._operation(*(as_array(a)._tensor for a in args), **params)]

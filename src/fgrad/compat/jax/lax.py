@@ -367,17 +367,15 @@ def _collective(name: str) -> Function:
 
     def function(x: Any, axis_name: Any, **kwargs: Any) -> Any:
         kwargs = {k: v for k, v in kwargs.items() if v is not None}
-        leaves, structure = flatten(x)
-        arrays = [as_array(v) for v in leaves]
-        read: Function = operator.attrgetter("_tensor") if name in ("all_gather", "ppermute") else opened
 
-        def one(a: Array) -> Array:
-            out = found(read(a), axis_name, **kwargs)
+        def one(v: Any) -> Array:
+            a = as_array(v)
+            out = found(a._tensor if name in ("all_gather", "ppermute") else opened(a), axis_name, **kwargs)
             if name in ("psum", "psum_scatter") and a.dtype.kind in "iu":
                 out = out.astype(a.dtype)  # fgrad sums short integers as NumPy does
             return made(out, a.form)
 
-        return unflatten(structure, list(map(one, arrays)))
+        return tree_map(one, x)
 
     return named(function, f"fgrad.lax.{name}", ", for each array")
 

@@ -72,6 +72,7 @@ class Flat:
         self.arrays: list[Array] = [as_array(x) for x in self.leaves]
         self.real: list[int] = [i for i, a in enumerate(self.arrays) if a._tensor.dtype.kind in "fc"]
         self.out: Any = None
+        self.aux: Any = None  # what the function returns beside its results, in the last call
         self.forms: list[Form] = []  # of results; None where there are no values, but float0
 
     @property
@@ -103,8 +104,7 @@ class Flat:
         if self.has_aux:
             if not isinstance(out, tuple) or len(out) != 2:
                 raise TypeError(f"with has_aux=True, a function must return a pair (value, aux), not {out!r}")
-            out, aux = out
-            self.aux = _Kept(aux)
+            out, self.aux = out
         return self.taken(out)
 
     def of_real(self, *tensors: Any) -> tuple[list[Any], list[Any]]:
@@ -112,7 +112,8 @@ class Flat:
         every = self.tensors
         for i, t in zip(self.real, tensors, strict=True):
             every[i] = t
-        return self(*every), self.aux.tensors if self.has_aux else []
+        outs = self(*every)
+        return outs, [x._tensor for x in flatten(self.aux)[0] if x.__class__ is Array]
 
     def taken(self, tree: Any) -> list[Any]:
         """Return the Tensors of results, and remember their containers."""
@@ -135,8 +136,10 @@ class Flat:
         return unflatten(self.structure, every)
 
     def with_aux(self, *results: Any, aux: Any) -> tuple[Any, ...]:
-        """Return results, and what else the function returns if it does."""
-        return (*results, self.aux.filled(aux)) if self.has_aux else results
+        """Return results, and what else the function returns if it does, with these Tensors in it."""
+        found = iter(aux)
+        rest = tree_map(lambda x: made(next(found), x.form) if x.__class__ is Array else x, self.aux)
+        return (*results, rest) if self.has_aux else results
 
 
 def merged(args: Sequence[Any], static: Collection[int], given: Iterable[Any]) -> list[Any]:
@@ -242,21 +245,6 @@ def value_and_grad(
         return results if has_aux else results[0], chosen
 
     return both
-
-
-class _Kept:
-    """A tree, of which what is no array stays as it is."""
-
-    def __init__(self, tree: Any) -> None:
-        self.leaves, self.structure = flatten(tree)
-        self.places = [i for i, x in enumerate(self.leaves) if x.__class__ is Array]
-        self.tensors = [self.leaves[i]._tensor for i in self.places]
-
-    def filled(self, tensors: Iterable[Any]) -> Any:
-        leaves = list(self.leaves)
-        for i, t in zip(self.places, tensors, strict=True):
-            leaves[i] = made(t, leaves[i].form)
-        return unflatten(self.structure, leaves)
 
 
 def grad(
