@@ -28,6 +28,7 @@ OTHERS = {
     "kernels/vector/trigonometric.py": "polynomials",
     "kernels/windows.py": "kinds of windows",
     "random/threefry.py": "distributions that are drawn, by JAX's names",
+    "nn/layers.py": "functions that layers apply",
     "tree.py": "functions of trees",
     "sparse/side_by_side.py": "how tangents with an axis more follow operations: one rule each",
 }

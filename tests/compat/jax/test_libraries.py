@@ -523,7 +523,10 @@ def test_shards_are_whole_arrays():
 
 
 def test_what_checkpoints_ask():
-    assert str(jax.devices()[0]) == "cpu:0"
+    (device,) = jax.devices()
+    assert str(device) == "cpu:0"
+    assert (device.id, device.process_index, device.platform, device.device_kind) == (0, 0, "cpu", "cpu")
+    assert (device.client.platform, device.addressable_memories()) == ("cpu", [])
     multihost_utils.sync_global_devices("saved")
     monitoring.record_event_duration_secs("saved", 1.0)
     x = jnp.ones(2)

@@ -28,6 +28,11 @@ ONE = "fgrad computes on one device; fgrad.distributed has several processes"
 class Device:
     """Where arrays are."""
 
+    id = process_index = 0
+    platform = device_kind = "cpu"
+    client = SimpleNamespace(platform="cpu", runtime_type="fgrad")
+    addressable_memories = list
+
     def __repr__(self) -> str:
         return "CpuDevice(id=0)"
 
