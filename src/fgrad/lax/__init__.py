@@ -33,6 +33,12 @@ from fgrad.lax.loops import while_loop as while_loop
 from fgrad.lax.maps import associative_scan as associative_scan
 from fgrad.lax.maps import map as map
 from fgrad.lax.scans import scan as scan
+from fgrad.lax.shapes import ScatterDimensionNumbers as ScatterDimensionNumbers
+from fgrad.lax.shapes import broadcast_in_dim as broadcast_in_dim
+from fgrad.lax.shapes import round_half_away as round_half_away
+from fgrad.lax.shapes import scatter_add as scatter_add
+from fgrad.lax.shapes import select_n as select_n
+from fgrad.lax.shapes import slice_in_dim as slice_in_dim
 from fgrad.lax.sized import bincount as bincount
 from fgrad.lax.sized import nonzero as nonzero
 from fgrad.lax.sized import repeat as repeat

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -209,30 +209,14 @@ def top_k(operand: Any, k: int, *, axis: int = -1, descending: bool = True) -> l
     return [made(values, x.strong), made(places).astype(int)]
 
 
-class ScatterDimensionNumbers(NamedTuple):
-    """Which axes of updates lie in windows, and which axes of the operand indices count."""
-
-    update_window_dims: Sequence[int]
-    inserted_window_dims: Sequence[int]
-    scatter_dims_to_operand_dims: Sequence[int]
-
-
 def scatter_add(
-    operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
+    operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: Any, *,
     indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
 ) -> Array:  # fmt: skip
     """Return a copy with updates added at places, of which every other axis is whole."""
-    axes = tuple(dimension_numbers.scatter_dims_to_operand_dims)
-    if sorted(axes) != sorted(dimension_numbers.inserted_window_dims):
-        raise NotImplementedError("fgrad's jax.lax.scatter_add adds along whole axes: use .at[...].add")
-    x, indices, new = as_array(operand), as_array(scatter_indices), as_array(updates)
-    windows = tuple(dimension_numbers.update_window_dims)
-    order = [k for k in range(new.ndim) if k not in windows] + list(windows)
-    front = tuple(range(len(axes)))
-    moved = made(fnp.moveaxis(x._tensor, axes, front), x.form)
-    places = tuple(indices[..., k] for k in range(indices.shape[-1]))
-    out = moved.at[places].add(made(fnp.transpose(new._tensor, order), new.form), mode=mode)
-    return made(fnp.moveaxis(out._tensor, front, axes), out.form)
+    x, indices = as_array(operand), opened(as_array(scatter_indices))
+    new, how = opened(as_array(updates).astype(x.dtype)), "clip" if mode == "clip" else "drop"
+    return made(fgrad.lax.scatter_add(opened(x), indices, new, dimension_numbers, how), x.form)
 
 
 def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
@@ -257,22 +241,9 @@ def _slice(t: Any, start_indices: Any, limit_indices: Any, strides: Any = None) 
     return t[tuple(map(slice, start_indices, limit_indices, strides or [None] * len(start_indices)))]
 
 
-def _slice_in_dim(t: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: int = 0) -> Any:
-    return fnp.moveaxis(fnp.moveaxis(t, axis, 0)[start_index:limit_index:stride], 0, axis)
-
-
-def _broadcast_in_dim(
-    t: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
-) -> Any:
-    lengths = [1] * len(shape)
-    for k, axis in enumerate(broadcast_dimensions):
-        lengths[axis] = t.shape[k]
-    return fnp.broadcast_to(fnp.reshape(t, lengths), tuple(shape))
-
-
 MOVING: dict[str, tuple[Function, str]] = {  # what moves elements, and the names of its arguments
     "broadcast": (lambda t, sizes: fnp.broadcast_to(t, (*sizes, *t.shape)), "operand sizes"),
-    "broadcast_in_dim": (_broadcast_in_dim, "operand"),
+    "broadcast_in_dim": (fgrad.lax.broadcast_in_dim, "operand"),
     "dynamic_index_in_dim": (fgrad.lax.dynamic_index_in_dim, "operand"),
     "dynamic_slice": (fgrad.lax.dynamic_slice, "operand start_indices slice_sizes"),
     "dynamic_slice_in_dim": (fgrad.lax.dynamic_slice_in_dim, "operand start_index slice_size"),
@@ -285,7 +256,7 @@ MOVING: dict[str, tuple[Function, str]] = {  # what moves elements, and the name
     "reshape": (_reshape, "operand"),
     "rev": (lambda t, dimensions: fnp.flip(t, tuple(dimensions)), "operand"),
     "slice": (_slice, "operand"),
-    "slice_in_dim": (_slice_in_dim, "operand"),
+    "slice_in_dim": (fgrad.lax.slice_in_dim, "operand"),
     "transpose": (lambda t, permutation: fnp.transpose(t, tuple(permutation)), "operand"),
 }
 RUNNING = words("cumlogsumexp cummax cummin cumprod cumsum")
@@ -299,7 +270,7 @@ CONVOLUTIONS = {  # how many arrays each takes
 
 def _moving(function: Function, names: str) -> Function:
     call = with_names(function, names)
-    return lambda operand, *args, **kwargs: moved(call, operand, *args, **kwargs)
+    return lambda operand, *args, out_sharding=None, **kwargs: moved(call, operand, *args, **kwargs)
 
 
 def reduce_window(operand: Any, init_value: Any, computation: Function, *args: Any, **kwargs: Any) -> Array:
@@ -320,12 +291,8 @@ class RoundingMethod(Enum):
 
 def round_(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
     """Return elements rounded to integers, halves away from zero unless the method says to even."""
-
-    def away(t: Any) -> Any:
-        whole = fnp.trunc(t)
-        return fnp.where(fnp.abs(t - whole) == 0.5, whole + fnp.sign(t), fnp.rint(t))
-
-    return elementwise(away if rounding_method is RoundingMethod.AWAY_FROM_ZERO else fnp.rint, x)
+    is_away = rounding_method is RoundingMethod.AWAY_FROM_ZERO
+    return elementwise(fgrad.lax.round_half_away if is_away else fnp.rint, x)
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
@@ -340,10 +307,8 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 
 def select_n(which: Any, *cases: Any) -> Array:
     """Return elements of the case that a truth value or an integer names."""
-    number, chosen = as_array(which).astype(int), cases[-1]
-    for k in reversed(range(len(cases) - 1)):
-        chosen = NUMPY["where"](made(number._tensor == k), cases[k], chosen)
-    return as_array(chosen)
+    number = opened(as_array(which))
+    return elementwise(lambda *tensors: fgrad.lax.select_n(number, *tensors), *cases, keys=True)
 
 
 class Precision(Enum):
@@ -428,7 +393,7 @@ NAMES: dict[str, Any] = {
     **{f"reduce_{name}": _reduced(found) for name, found in REDUCTIONS.items()},
     "batch_matmul": lambda lhs, rhs, precision=None: NUMPY["matmul"](lhs, rhs),
     "broadcasted_iota": lambda dtype, shape, dimension: made(
-        _broadcast_in_dim(np.arange(shape[dimension]), shape, (dimension,))
+        fgrad.lax.broadcast_in_dim(np.arange(shape[dimension]), shape, (dimension,))
     ).astype(dtype),
     "complex": of_elements(lambda x, y: x + 1j * y),
     "div": of_elements(fgrad.lax.div),
@@ -437,9 +402,11 @@ NAMES: dict[str, Any] = {
     "population_count": lambda x: NUMPY["bitwise_count"](as_array(x)).astype(as_array(x).dtype),
     "round": round_,
     **by_name(
-        *(Precision, RoundingMethod, ScatterDimensionNumbers, associative_scan, cond, fori_loop),
+        *(Precision, RoundingMethod, associative_scan, cond, fori_loop),
         *(reduce_window, scan, scatter_add, select_n, sort, stop_gradient, switch, top_k, while_loop),
     ),
-    **renamed("ConvDimensionNumbers conv_dimension_numbers padtype_to_pads", fgrad.lax),
+    **renamed(
+        "ConvDimensionNumbers ScatterDimensionNumbers conv_dimension_numbers padtype_to_pads", fgrad.lax
+    ),
 }
 NAMES["conv"] = NAMES["conv_general_dilated"]
