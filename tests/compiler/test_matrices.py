@@ -271,6 +271,16 @@ def test_systems_of_one_matrix_or_one_right_hand_side_and_of_stacks_that_broadca
                 assert is_native(f, a, b)
 
 
+def test_complex_systems_of_one_operand_for_a_stack_as_long_as_it_is_wide():
+    for lead in ((), (3,), (3, 3), (3, 2)):
+        for columns in (2, 3):
+            for first, second in ((lead, ()), ((), lead), (lead, lead)):
+                a = definite(*first, 3) + 1j * definite(*first, 3)
+                b = RNG.standard_normal((*second, 3, columns)) * (1 + 1j)
+                for f in (np.linalg.solve, lambda a, b: np.linalg.inv(a) @ b):
+                    np.testing.assert_allclose(fg.jit(f)(a, b), f(a, b), rtol=1e-11, atol=1e-11)
+
+
 def test_determinants_neither_overflow_nor_vanish_on_the_way():
     for dtype, big in (("d", 1e200), ("f", 1e30)):
         for diagonal in ((big, big, 1 / big, 1 / big), (1 / big, 1 / big, big, -big), (0.0, big, big, big)):

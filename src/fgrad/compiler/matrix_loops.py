@@ -48,25 +48,26 @@ def _called(
         how: what the loop may refuse, or overwrites, as of `kernels.matrix_loops`.
     """
     letters = "".join(_LETTERS[a.dtype.char] for a in (*avals, *results))
-    name = next((n for n in names if matrix_loop(n, letters[: len(avals)])), None)
-    if name is None or native.interpreted() or 0 in (*lead, *(a.size for a in avals)):
+    kinds = letters[: len(avals)]
+    name, loop = next(((n, f) for n in names if (f := matrix_loop(n, kinds))), (None, None))
+    if loop is None or native.interpreted() or 0 in (*lead, *(a.size for a in avals)):
         return None
-    cores = tuple([a.shape[len(lead) :] if a.shape[: len(lead)] == lead else a.shape[-2:] for a in avals])
+    cores = tuple([a.shape[len(a.shape) - len(axes) :] for a, axes in zip(avals, loop.axes, strict=False)])
     cores += tuple([a.shape[len(lead) :] for a in results])
     made = [Aval(r.shape, np.dtype(c)) for r, c in zip(results, letters[len(avals) :], strict=True)]
     found = w.write_all(
         "lapack.loop",
         *(w.typed(x, DOUBLE) for x in args),
         of=name,
-        kinds=letters[: len(avals)],
+        kinds=kinds,
         letters=letters,
         cores=cores,
         count=math.prod(lead),
         results=tuple([pair_of(a) if is_pair(a) else a for a in made]),
         **{"finite": (), "checked": -1, "overwrites": False, **how},
     )
-    kinds = (part_of(r.dtype) if is_pair(r) else r.dtype for r in results)
-    return tuple([w.typed(v, d) for v, d in zip(found, kinds, strict=True)])
+    dtypes = (part_of(r.dtype) if is_pair(r) else r.dtype for r in results)
+    return tuple([w.typed(v, d) for v, d in zip(found, dtypes, strict=True)])
 
 
 def _declared(loop: MatrixLoop, w: Writer, args: Any, avals: Any, results: Any, params: Any) -> Any:
