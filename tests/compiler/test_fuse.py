@@ -207,3 +207,30 @@ def test_a_loop_with_short_loops_inside_becomes_one_of_vectors():
             compilation.assembly(text, "kernel", "short"), compilation.target_machine()
         )
         assert "llvm.loop.isvectorized" in str(made)
+
+
+def test_writes_beside_writes_are_looked_through_once():
+    """Each array holds the one before twice: there are 2^60 ways to what the last one shows."""
+
+    def f(x):
+        for _ in range(60):
+            x = np.concatenate([x[4:], x[:6]])[1:9]
+        return x
+
+    x = np.arange(8.0)
+    np.testing.assert_array_equal(fg.jit(lambda x: -f(2 * x))(x), -f(2 * x))
+
+
+@pytest.mark.parametrize("size", [24, 6000])
+def test_any_number_of_writes_to_one_array_is_compiled(size):
+    """A nest looks through a bounded number of views, which stand inside of one another in its code."""
+    places = RNG.integers(0, size - 3, (400, 2)).tolist()
+
+    def f(x, s):
+        y = x * 1.0
+        for a, b in places:
+            y[::-1][a : a + b] = y[a : a + 1] * s[b % 7]
+        return y
+
+    x, s = RNG.standard_normal(size), RNG.standard_normal(7)
+    np.testing.assert_allclose(fg.jit(f)(x, s), f(x, s), rtol=1e-12, atol=0)

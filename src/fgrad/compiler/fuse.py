@@ -38,6 +38,7 @@ from fgrad.core.program import Equation, Program, Var, aval_out
 
 FEW = 4096  # elements whose way through memory costs nothing beside the compilation of long kernels
 SHORT, LONG = 40, 150  # scalar operations of a nest, for few elements and for many
+DEEP = 64  # views of views, of which a nest looks through at most: each may be a branch inside of the others
 LONGEST = 600  # of nests over so many that what lies between them does not stay in the cache
 WRITTEN_OUT = 4  # elements of a reduction that are computed one by one: as many copies of what is reduced
 BLOCK = 16384  # elements of a block: each adds up on its own, whatever the threads are
@@ -451,13 +452,15 @@ def _roots(program: Program, makers: Any, fusable: dict[int, bool]) -> dict[Var,
         if len(users) > 1:
             found[base] = None
     work: dict[Var, int] = {}  # of what is computed where a value is used
+    depth: dict[Var, int] = {}  # in views
     for e in program.equations:
         if not fusable[id(e)]:
             continue
+        inside = {a for a in e.args if isinstance(a, Var) and a not in found}
         for v in e.outs:
-            before = sum(work.get(a, 0) for a in set(e.args) if isinstance(a, Var) and a not in found)
-            work[v] = before + _work(e)
-            if work[v] > limit(v.aval.size):
+            work[v] = sum(work.get(a, 0) for a in inside) + _work(e)
+            depth[v] = max((depth.get(a, 0) for a in inside), default=0) + (e.name in VIEWS)
+            if work[v] > limit(v.aval.size) or depth[v] > DEEP:
                 found[v] = None
     return found
 
@@ -480,11 +483,12 @@ def _work(e: Equation) -> int:
 
 def _bases(a: Var, shape: Shape, makers: Any, fusable: Any) -> Iterable[tuple[Var, bool]]:
     """Yield the computed values that `a` shows, and whether one is repeated along an outer axis."""
-    todo = [(a, _repeats(a.aval.shape, shape))]
+    todo, seen = [(a, _repeats(a.aval.shape, shape))], set()
     while todo:
-        v, repeated = todo.pop()
-        if v not in makers:
+        v, repeated = found = todo.pop()
+        if v not in makers or found in seen:
             continue
+        seen.add(found)
         e, _ = makers[v]
         if not fusable[id(e)]:
             continue
