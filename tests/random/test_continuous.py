@@ -99,6 +99,18 @@ def test_vectors_have_the_right_moments():
         np.testing.assert_allclose(np.cov(y.T), COV, atol=0.06)
 
 
+@pytest.mark.parametrize("dtype", ["e", "f", "d"])
+def test_fractions_are_less_than_one_and_spread_evenly(dtype):
+    for source in (random.key(2), np.random.default_rng(2)):
+        u = random.uniform(source, size=100_000, dtype=dtype)
+        assert u.dtype == dtype
+        assert u.min() >= 0
+        assert u.max() < 1
+        assert stats.kstest(u.astype("d"), "uniform").pvalue > 1e-3
+    u = fg.jit(lambda key: random.uniform(key, -1.0, 0.0, size=100_000, dtype=dtype))(random.key(2))
+    assert u.max() < 0
+
+
 def test_small_shapes_do_not_underflow():
     alpha = np.full(3, 1e-3)
     for source in (random.key(2), rng()):

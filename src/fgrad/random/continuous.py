@@ -78,7 +78,7 @@ def uniform(source: Any, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtyp
 
     Args:
         low: least sample.
-        high: end of the interval.
+        high: end of the interval, which a sample may be rounded to, as in NumPy.
 
     Derivative:
         1 - u in `low` and u in `high`, where u is the fraction of the way.

@@ -184,9 +184,13 @@ def several(source: Any, n: int) -> Sequence[Any]:
 
 def closed(source: Any, shape: Shape, dtype: np.dtype[Any], *params: Any) -> Any:
     """Return numbers of [0, 1); of a Generator, where the parameters are."""
+    short = dtype.itemsize < 4  # numbers next to 1 would be rounded to it
+    most = 1 - float(np.finfo(dtype).epsneg)
     if is_generator(source):
-        return _cast(source.random(shape, _native(dtype)), dtype, *params)
-    return convert(fractions(source, shape, dtype, open=False), dtype)
+        u = source.random(shape, _native(dtype))
+        return _cast(np.minimum(u, most) if short else u, dtype, *params)
+    u = fractions(source, shape, dtype, open=False)
+    return convert(bind("minimum", u, most) if short else u, dtype)
 
 
 def inner(source: Any, shape: Shape, dtype: np.dtype[Any], *params: Any) -> Any:
