@@ -658,6 +658,69 @@ def test_short_rows_keep_subnormals_and_signs_of_zeros(loops):
     assert loops
 
 
+U, V = RNG.uniform(1, 2, 300), RNG.uniform(1, 2, 270)
+SPREAD = {
+    "columns and rows": (U[:, None], V),
+    "rows and columns": (U, V[:, None]),
+    "negative strides": (U[::-1, None], V[::-1][None]),
+    "stacks": (U.reshape(3, 100, 1), V.reshape(270)),
+    "planes": (U.reshape(3, 1, 100), V.reshape(270, 1)),
+    "axes of length one": (U.reshape(1, 300, 1, 1), V[:, None]),
+}
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("f", [np.add, np.subtract, np.multiply], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("x, y", SPREAD.values(), ids=SPREAD)
+def test_spread_vectors_are_a_compiled_loop_with_the_bits_of_numpy(f, x, y, dtype, loops):
+    x, y = x.astype(dtype), y.astype(dtype)
+    for found in (f(fg.tensor(x), fg.tensor(y)), fg.vjp(f, x, y)[0]):
+        np.testing.assert_array_equal(np.asarray(found), f(x, y), strict=True)
+    assert loops
+
+
+def test_numpy_has_the_say_of_spread_vectors_that_are_not_finite(loops):
+    for f, large in ((np.multiply, 1e200), (np.add, 1.5e308), (np.subtract, -1.5e308)):
+        x, y = U.copy(), V.copy()
+        x[7] = large
+        y[9] = abs(large)
+        with pytest.warns(RuntimeWarning, match="overflow") as found:
+            made = f(fg.tensor(x[:, None]), fg.tensor(y)).numpy()
+        assert len(found) == 1
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(made, f(x[:, None], y))
+    assert not loops
+    x[7], tiny = np.nan, np.full_like(V, 1e-300)
+    np.testing.assert_array_equal((fg.tensor(x[:, None]) * fg.tensor(V)).numpy(), x[:, None] * V)
+    with np.errstate(under="raise"), pytest.raises(FloatingPointError, match="underflow"):
+        fg.tensor(tiny[:, None]) * fg.tensor(tiny)
+    with pytest.warns(RuntimeWarning, match="divide"):
+        fg.tensor(U[:, None]) / fg.tensor(0 * V)
+    assert not loops
+
+
+@pytest.mark.parametrize("dtype", "fdFD")
+@pytest.mark.parametrize("x, y", SPREAD.values(), ids=SPREAD)
+def test_gradients_of_products_of_spread_vectors(x, y, dtype):
+    x, y = x.astype(dtype), y.astype(dtype)
+    ct = RNG.normal(size=np.broadcast_shapes(x.shape, y.shape)).astype(dtype)
+    tolerance = 1e-4 if dtype in "fF" else 1e-12
+
+    def summed(full, shape):
+        axes = tuple(range(full.ndim - len(shape)))
+        full = full.sum(axis=axes)
+        return full.sum(axis=tuple(i for i, n in enumerate(shape) if n == 1), keepdims=True)
+
+    for turned in (ct, np.asfortranarray(ct), np.broadcast_to(ct[:1], ct.shape)):
+        found = fg.vjp(np.multiply, x, y)[1](turned)
+        for slope, other, of in zip(found, (y, x), (x, y), strict=True):
+            assert slope.shape == of.shape
+            assert slope.dtype == of.dtype
+            np.testing.assert_allclose(
+                slope, summed(turned * other, of.shape), rtol=tolerance, atol=tolerance
+            )
+
+
 def test_gradients_of_pairs(loops):
     def energy(x):
         gap = x[:, None] - x[None]

@@ -1,8 +1,13 @@
-"""Outer products of large arrays are a compiled loop, with the result of NumPy's einsum, bit for bit."""
+"""Outer products of large arrays are a compiled loop, with the result of NumPy's einsum, bit for bit.
+
+Those of a reverse step are added to the cotangent so far in one loop.
+"""
 
 import numpy as np
 import pytest
 
+import fgrad as fg
+import fgrad.numpy as fnp
 from fgrad.core.tensor import bind
 from fgrad.ops import contraction
 
@@ -68,3 +73,32 @@ def test_other_dtypes_are_not(x, y, calls):
     found = bind("contract", x, y, a="a", b="b", out="ab")
     np.testing.assert_array_equal(found, np.multiply.outer(x, y), strict=True)
     assert not calls
+
+
+def twice(a, x):
+    return fnp.sum(fnp.tanh((a @ x) @ a))
+
+
+def of_both(a, x):
+    return fnp.sum((a @ x) * (x[: len(a)] @ a)[: len(a)]) + fnp.sum(a**2)
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("f", "times"), [(twice, 1), (of_both, 2)])
+def test_outer_products_are_added_to_large_cotangents_in_one_loop(f, times, turned, dtype, monkeypatch):
+    a, x = RNG.normal(size=(90, 91)) / 90, RNG.normal(size=91)
+    a, x = a.astype(dtype), x.astype(dtype)
+    a = np.asfortranarray(a) if turned else a
+    monkeypatch.setattr(contraction, "ROWS", 2**62)
+    expected = fg.grad(f, argnums=(0, 1))(a, x)
+    calls, loop = [], contraction._SUM
+    monkeypatch.setattr(contraction, "ROWS", 0)
+    monkeypatch.setattr(contraction, "_SUM", lambda *args: calls.append(args) or loop(*args))
+    found = fg.grad(f, argnums=(0, 1))(a, x)
+    assert len(calls) == times
+    tolerance = 1e-5 if dtype == "f" else 1e-13
+    for slope, known, of in zip(found, expected, (a, x), strict=True):
+        assert slope.shape == of.shape
+        assert slope.flags.owndata
+        np.testing.assert_allclose(slope, known, rtol=tolerance, atol=tolerance)

@@ -98,6 +98,8 @@ class VJP:
             the primitive is known, whether it is so at all.
         makes: whether what `raw` returns is new, where it is neither the cotangent nor what was saved, and
             owns its memory: nobody else keeps it.
+        onto: (cotangents of the tracked arguments so far, ct, *saved) -> new arrays, these plus what `raw`
+            returns, where that is less work than the two; None where it is not. None: it never is.
         push: (tangents of the tracked arguments, *saved) -> those of all outputs, what forward mode asks in
             the place of the transpose; None: it transposes.
     """
@@ -113,6 +115,7 @@ class VJP:
     transpose: str = ""
     linear: bool = False
     makes: bool = False
+    onto: Any = None
     push: Any = None
     declared: bool = field(init=False)  # what `linear` was
     simple: bool = field(init=False)  # saves values only

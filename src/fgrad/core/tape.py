@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from weakref import ref
 
 import numpy as np
@@ -141,6 +141,23 @@ def _sum(node: Node, ct: Any, back: Sequence[Any], step: Node, out: Any, owned: 
     )
     owned[node] = total(have, ct, ct) if made else total(have, ct)
     return owned[node]
+
+
+def _totals(node: Node, ct: Any, owned: dict[Node, Any]) -> Any:
+    """Give the parents of a node its cotangents, each added to a large one; None where that is no gain."""
+    parents, vjp = node.parents, cast("VJP", node.vjp)
+    if node.parent_avals is not None or len(set(parents)) < len(parents):
+        return None
+    have = [p.ct for p in parents]
+    if not any(c.__class__ is np.ndarray and c.size >= _LONG for c in have):
+        return None
+    totals = vjp.onto(have, ct, *node.saved)
+    if totals is not None:
+        for p, old, total in zip(parents, have, totals, strict=True):
+            p.ct = total
+            if old is not None:
+                owned[p] = total
+    return totals
 
 
 class Tape(Trace):
@@ -343,7 +360,11 @@ class Tape(Trace):
                 vjp, parents = node.vjp, node.parents
                 if vjp.__class__ is VJP:
                     saved = node.saved  # one array is the usual case, which needs no unpacking
-                    back = vjp.raw(ct, saved[0]) if len(saved) == 1 else vjp.raw(ct, *saved)
+                    back: Any = None if vjp.onto is None else _totals(node, ct, owned)
+                    if back is not None:
+                        parents = back = ()
+                    else:
+                        back = vjp.raw(ct, saved[0]) if len(saved) == 1 else vjp.raw(ct, *saved)
                     if node.parent_avals is not None:
                         back = [
                             c if f is None or c is None else unbroadcast(c, f)

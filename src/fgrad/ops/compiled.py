@@ -313,35 +313,59 @@ def _product(x: np.ndarray[Any, Any], n: int) -> Any | None:
 
 
 MANY, SHORT = 8192, 16  # rows of a result, and numbers of one, of which NumPy starts a loop for each
+SPREAD = 8  # of how many elements of a result operands have one, at most, where these are looked at first
 
 
 def by_rows(params: Sequence[Expr], result: Expr, ufunc: Any) -> Rule:
-    """Return a binary ufunc that computes many short rows by a compiled loop.
+    """Return a binary ufunc that computes many short rows, or large ones of vectors, by a compiled loop.
 
-    NumPy takes eight nanoseconds for each row of `x[:, None] - x`, whose points have three coordinates.
+    NumPy takes eight nanoseconds for each row of `x[:, None] - x`, whose points have three coordinates, and
+    one thread for `x[:, None] * y`.
     """
     fast = FastUfunc(params, result, ufunc, "fd", least=0)
+    loop = Fused(params, (result,), ufunc, least=0)
 
     def run(x: Any, y: Any) -> Any:
-        if x.__class__ is np.ndarray and y.__class__ is np.ndarray and x.shape != y.shape:
-            return (fast if x.size * y.size >= ROWS and _has_rows(x, y) else ufunc)(x, y)
+        if x.__class__ is not np.ndarray or y.__class__ is not np.ndarray or x.shape == y.shape:
+            return ufunc(x, y)
+        if x.size * y.size < ROWS:
+            return ufunc(x, y)
+        size, row = _size_and_row(x, y)
+        if size >= MANY * row:
+            return fast(x, y)
+        if size >= ROWS and (x.size + y.size) * SPREAD <= size and _is_bounded(ufunc, x, y):
+            return loop(x, y)
         return ufunc(x, y)
 
     return run
 
 
-def _has_rows(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
-    """Return whether NumPy would go through operands in many short rows."""
-    total = row = 1
+def _size_and_row(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """Return the size of a result, and the length of a row that NumPy goes through; zeros where it refuses.
+
+    Of longer rows than `SHORT`, what it says of them is the size.
+    """
+    size = row = 1
     for n, m in zip_longest(reversed(x.shape), reversed(y.shape), fillvalue=1):
         if n != m and 1 not in (n, m):
-            return False  # NumPy says so
-        total *= m if n == 1 else n
+            return 0, 1  # NumPy says so
+        size *= m if n == 1 else n
         if row == 1:
-            row = total
-        if row > SHORT:
-            return False
-    return total >= MANY * row
+            row = size
+    return size, row if row <= SHORT else size
+
+
+# what is finite of the largest magnitudes of operands where the result is: quotients have no such function
+_OF_LARGEST = {np.add: np.add, np.subtract: np.add, np.multiply: np.multiply}
+
+
+def _is_bounded(ufunc: Any, x: Any, y: Any) -> bool:
+    """Return whether NumPy has nothing to say of a result: that of the largest magnitudes is finite."""
+    joined = _OF_LARGEST.get(ufunc)
+    if joined is None or x.dtype != y.dtype or x.dtype not in FLOATS or np.geterr()["under"] != "ignore":
+        return False
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(joined(*[np.maximum(np.max(v), -np.min(v)) for v in (x, y)])))
 
 
 _NUMBERS = (np.float64, float)  # of which a choice has the dtype of NumPy's

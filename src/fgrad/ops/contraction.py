@@ -60,9 +60,9 @@ def _plan(a: str, b: str, out: str) -> Callable[[Any, Any], Any]:
             slow = _all_products if out == a + b else lambda x, y: _all_products(y, x)
         if a == "".join(shared + left) and b == "".join(shared + right) and left and right:
             if out == order:
-                return _outer(len(shared), slow, flipped=False)
+                return _Outer(len(shared), slow, flipped=False)
             if out == "".join(shared + right + left):
-                return _outer(len(shared), slow, flipped=True)
+                return _Outer(len(shared), slow, flipped=True)
         return slow
     if a == b and not out:
         return _inner(np.dot if len(a) == 1 else functools.partial(np.einsum, f"{a},{b}->"))
@@ -112,7 +112,9 @@ def _inner(slow: Rule) -> Rule:
     return call
 
 
-_PRODUCT = Fused((var("x"), var("y")), (var("x") * var("y"),), np.multiply, least=0)
+_HAVE, _X, _Y = map(var, ("have", "x", "y"))
+_PRODUCT = Fused((_X, _Y), (_X * _Y,), np.multiply, least=0)
+_SUM = Fused((_HAVE, _X, _Y), (_HAVE + _X * _Y,), lambda have, x, y: have + x * y, least=0)
 
 
 def _all_products(x: Any, y: Any) -> Any:
@@ -120,24 +122,56 @@ def _all_products(x: Any, y: Any) -> Any:
     return np.reshape(x, (*x.shape, *(1,) * y.ndim)) * y
 
 
-def _outer(n: int, slow: Rule, *, flipped: bool) -> Rule:
-    """Return the recipe of outer products over all but the first `n` axes, compiled where they are large."""
+class _Outer:
+    """The recipe of outer products over all but the first axes, compiled where they are large."""
 
-    def call(x: Any, y: Any) -> Any:
-        if (
-            x.size * math.prod(y.shape[n:]) < ROWS
-            or not LAUNCH
-            or x.dtype != y.dtype
-            or x.dtype not in FLOATS
-            or x.__class__ is DeviceArray
-        ):
-            return slow(x, y)
-        first, second = (y, x) if flipped else (x, y)
-        count = math.prod(x.shape[:n])
-        out = _PRODUCT(first.reshape(count, -1, 1), second.reshape(count, 1, -1))
-        return out.reshape((*first.shape, *second.shape[n:]))
+    def __init__(self, n: int, slow: Rule, *, flipped: bool) -> None:
+        """Take how many axes the operands share, what computes small ones, and whether `y` comes first."""
+        self._n, self._slow, self._flipped = n, slow, flipped
 
-    return call
+    def __call__(self, x: Any, y: Any) -> Any:
+        """Return the products."""
+        return _PRODUCT(*self._spread(x, y)) if self._is_large(x, y) else self._slow(x, y)
+
+    def onto(self, have: Any, x: Any, y: Any) -> Any:
+        """Return `have` plus the products, by one loop; None where NumPy has to do it in two."""
+        if have.__class__ is np.ndarray and have.dtype == x.dtype and self._is_large(x, y):
+            return _SUM(have, *self._spread(x, y))
+        return None
+
+    def _is_large(self, x: Any, y: Any) -> bool:
+        return (
+            x.size * math.prod(y.shape[self._n :]) >= ROWS
+            and bool(LAUNCH)
+            and x.dtype == y.dtype
+            and x.dtype in FLOATS
+            and x.__class__ is not DeviceArray
+        )
+
+    def _spread(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """Return the operands as they broadcast to the products."""
+        first, second = (y, x) if self._flipped else (x, y)
+        n, shape = self._n, second.shape
+        alone = (1,) * (first.ndim - n)
+        return first.reshape((*first.shape, *(1,) * (second.ndim - n))), second.reshape(
+            (*shape[:n], *alone, *shape[n:])
+        )
+
+
+def outer_adjoint(ct: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """Return `sum(ct * y)` and `sum(ct * x)` in the shapes of `x` and `y`, where each axis has one of them.
+
+    They are products of a matrix and a vector: no array of the shape of `ct` is made.
+    """
+    letters = "abcdefghijklmnopqrstuvwxyz"[: ct.ndim]
+    lead_x, lead_y = ct.ndim - x.ndim, ct.ndim - y.ndim
+    a = "".join([c for c, n in zip(letters[lead_x:], x.shape, strict=True) if n != 1])
+    b = "".join([c for c, n in zip(letters[lead_y:], y.shape, strict=True) if n != 1])
+    kept = tuple([n for n in ct.shape if n != 1])
+    out = "".join([c for c, n in zip(letters, ct.shape, strict=True) if n != 1])
+    ct = ct.reshape(kept)
+    flat_x, flat_y = (v.reshape([n for n in v.shape if n != 1]) for v in (x, y))
+    return _plan(out, b, a)(ct, flat_y).reshape(x.shape), _plan(a, out, b)(flat_x, ct).reshape(y.shape)
 
 
 def _shape(x: Any, y: Any, *, a: str, b: str, out: str) -> Aval:
@@ -173,6 +207,29 @@ def _both(ct: Any, x: Any, y: Any, params: dict[str, str]) -> tuple[Any, Any]:
     return left(ct, y), right(x, ct)
 
 
+def _onto(pattern: Pattern, have: list[Any], ct: Any, *saved: Any) -> list[Any] | None:
+    """Return cotangents so far plus those of a contraction, where one of these is a large outer product."""
+    *operands, params = saved
+    steps = [
+        (plan, pair)
+        for plan, pair, tracked in zip(
+            _back_plans(**params), ((ct, operands[-1]), (operands[0], ct)), pattern, strict=True
+        )
+        if tracked
+    ]
+    added = [
+        plan.onto(old, *pair) if isinstance(plan, _Outer) else None
+        for old, (plan, pair) in zip(have, steps, strict=True)
+    ]
+    if all(total is None for total in added):
+        return None
+    for i, (old, (plan, pair)) in enumerate(zip(have, steps, strict=True)):
+        if added[i] is None:
+            made = plan(*pair)
+            added[i] = made if old is None else np.add(old, made)
+    return added
+
+
 _ON_ARRAYS: dict[Pattern, Rule] = {
     (True, False): lambda ct, y, params: (_back_plans(**params)[0](ct, y),),
     (False, True): lambda ct, x, params: (_back_plans(**params)[1](x, ct),),
@@ -189,7 +246,7 @@ _lifted = by_argument(
 def _vjp(pattern: Pattern) -> VJP | None:
     made = _lifted(pattern)
     if made is not None:
-        made.raw, made.makes = _ON_ARRAYS[pattern], True
+        made.raw, made.makes, made.onto = _ON_ARRAYS[pattern], True, functools.partial(_onto, pattern)
     return made
 
 

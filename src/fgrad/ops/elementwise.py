@@ -51,6 +51,8 @@ from fgrad.expr.emit import emit_calls, emit_in_place
 from fgrad.expr.node import ZERO, Expr, Operand, apply, const, postorder, rewritten, var, variables
 from fgrad.locks import lazy
 from fgrad.ops.compiled import (
+    COMPLEX,
+    FLOATS,
     FastComplex,
     FastPower,
     FastUfunc,
@@ -60,6 +62,7 @@ from fgrad.ops.compiled import (
     chosen,
     late,
 )
+from fgrad.ops.contraction import outer_adjoint
 from fgrad.ops.linear import convert, with_rank
 
 _TRAITS = {  # by the flags of atoms
@@ -407,6 +410,8 @@ def _vjp_maker(
         elif loop:
             formulas, _ = loop
             other = FusedVJP((CT, *kept), formulas, raw, kinds or "fd", least, silent)
+            if results == [CT * p for p in reversed(params)]:
+                other = _of_factors(other)
             text, constants = emit_calls("vjp", (CT, *kept), results, mixed, number="number", large="other")
             raw = built(text, {**space, "other": other}, constants)
         elif sum(map(_is_call, postorder(*(r for r in results if r is not None)))) > 1:
@@ -417,6 +422,18 @@ def _vjp_maker(
         return VJP(lifted, raw=raw, keep=keep, transpose=ITSELF, makes=True)
 
     return vjp
+
+
+def _of_factors(vjp: Rule) -> Rule:
+    """Return the reverse step of a product, which makes no array of the shape of one that spreads vectors."""
+
+    def call(ct: Any, x: Any, y: Any) -> Any:
+        spreads = x.__class__ is y.__class__ is ct.__class__ is np.ndarray and x.size * y.size == ct.size
+        if spreads and x.dtype == y.dtype == ct.dtype and (ct.dtype in FLOATS or ct.dtype in COMPLEX):
+            return outer_adjoint(ct, x, y)
+        return vjp(ct, x, y)
+
+    return call
 
 
 def _as_loop(results: Sequence[Expr | None]) -> tuple[list[Expr | None], bool] | None:
