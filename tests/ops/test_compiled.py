@@ -325,6 +325,31 @@ def test_slopes_of_two_large_arguments(name, dtype):
             assert a.shape == np.shape(p)
 
 
+USUAL = [name for name, atom in ATOMS.items() if atom.usual]
+SPECIAL = np.array([-np.inf, -800, -1.5, -1e-300, 0.0, 2.0, 1e3, np.inf, np.nan])
+
+
+@pytest.mark.parametrize("pattern", [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("dtypes", ["ff", "dd", "fd", "df"])
+@pytest.mark.parametrize("name", USUAL)
+def test_slopes_of_usual_values_are_those_of_all(name, dtypes, pattern):
+    x, y = (a.ravel() for a in np.meshgrid(SPECIAL, SPECIAL))
+    vjp = PRIMITIVES[name].vjp(pattern)
+    usual = np.isfinite(x) & np.isfinite(y)
+    one_infinite = ~np.isposinf(x) & ~np.isposinf(y) & (np.isfinite(x) | np.isfinite(y))
+    for chosen, invalid in ((slice(None), "ignore"), (usual, "raise"), (one_infinite, "raise")):
+        a, b = x[chosen].astype(dtypes[0]), y[chosen].astype(dtypes[1])
+        with np.errstate(invalid="ignore"):
+            out = getattr(np, name)(a, b)
+        saved = [(out, a, b)[k] for k in vjp.keep]
+        ct = RNG.standard_normal(out.shape).astype(out.dtype)
+        with np.errstate(invalid=invalid, over="raise", divide="raise"):
+            found = vjp.raw(ct, *saved)
+            expected = vjp.lifted(ct, *saved)
+        for slope, known in zip(found, expected, strict=True):
+            np.testing.assert_allclose(slope, known, rtol=4 * np.finfo(max(dtypes)).eps, strict=True)
+
+
 REVERSED = [name for name in ATOMS if hasattr(np, name) and name != "where" and not PRIMITIVES[name].flat]
 IN_UNIT = {"arcsin", "arccos", "arctanh", "expm1", "exp", "exp2", "sinh", "cosh"}
 

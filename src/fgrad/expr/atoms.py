@@ -26,6 +26,8 @@ class Atom(NamedTuple):
     # the dtypes of large arrays that take NumPy longer than a compiled loop in one thread, up to thirty times
     loops: str = ""
     slope_loops: str = ""  # likewise of slopes
+    # (f, *args) -> the slopes at usual values by few of NumPy's calls; None where a value is not usual
+    usual: Callable[..., tuple[Any, ...] | None] | None = None
 
     @property
     def products(self) -> tuple[str, ...]:
@@ -199,6 +201,15 @@ def _logadd(rate: float) -> Callable[..., tuple[Operand, ...]]:
     return slopes
 
 
+def _usual_logadd(rate: float) -> Callable[..., tuple[Any, ...] | None]:
+    def usual(f: Any, x: Any, y: Any) -> tuple[Any, ...] | None:
+        if np.count_nonzero(np.isinf(f)):
+            return None
+        return special.sigmoids(np.subtract(x, y) if rate == 1 else rate * np.subtract(x, y))
+
+    return usual
+
+
 def _power(f: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
     origin = equal(x, 0)
     return (
@@ -273,9 +284,11 @@ ATOMS: dict[str, Atom] = {
     "log10":         Atom("math.log10({})",       np.log10,        lambda f, x: (1 / (x * LN10),), "sl"),
     "log1p":         Atom("math.log1p({})",       np.log1p,        lambda f, x: (1 / (1 + x),), "sl"),
     "logaddexp":     Atom("logaddexp({}, {})",    np.logaddexp,    _logadd(1), "r",
-                          loops="fd", slope_loops="fd"),
+                          loops="fd", slope_loops="fd",
+                          usual=_usual_logadd(1)),
     "logaddexp2":    Atom("logaddexp2({}, {})",   np.logaddexp2,   _logadd(LN2), "r",
-                          loops="fd", slope_loops="fd"),
+                          loops="fd", slope_loops="fd",
+                          usual=_usual_logadd(LN2)),
     "sin":           Atom("math.sin({})",         np.sin,          lambda f, x: (fn.cos(x),),
                           loops="dFD", slope_loops="d"),
     "cos":           Atom("math.cos({})",         np.cos,          lambda f, x: (-fn.sin(x),),

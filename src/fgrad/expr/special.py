@@ -113,6 +113,15 @@ def sigmoid(x: Any) -> Any:
     return np.where(np.less(x, 0), small, small.dtype.type(1)) / (1 + small)
 
 
+def sigmoids(x: Any) -> tuple[Any, Any]:
+    """Return `sigmoid(x)` and `sigmoid(-x)`."""
+    small = np.exp(-np.abs(x))
+    total = 1 + small
+    near, far = small.dtype.type(1) / total, small / total
+    negative = np.less(x, 0)
+    return np.where(negative, far, near), np.where(negative, near, far)
+
+
 def softplus(x: Any) -> Any:
     """Return log(1 + exp(x)) without overflow."""
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))

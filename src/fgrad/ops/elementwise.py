@@ -92,7 +92,9 @@ def declare_atom(name: str) -> Primitive:
     atom = ATOMS[name]
     params = PARAMS[: atom.arity]
     slopes = [s if isinstance(s, Expr) else const(s) for s in atom.slopes(OUT, *params)]
-    vjp = _vjp_maker(slopes, params, atom.products, fused=atom.fused, large=atom.slope_loops)
+    vjp = _vjp_maker(
+        slopes, params, atom.products, fused=atom.fused, large=atom.slope_loops, usual=atom.usual
+    )
     body = apply_unshared(name, params)
     run = Fused(params, (body,), atom.reference) if atom.fused else atom.reference
     large: Rule | None = None
@@ -369,10 +371,12 @@ def _vjp_maker(
     fused: bool = False,
     large: str = "",
     silent: Callable[[], bool] | None = None,
+    usual: Rule | None = None,
 ) -> Callable[[Pattern], VJP | None]:
     """Return the `vjp` of a primitive with these slopes: a function per pattern of tracked arguments.
 
     One compiled loop computes it for large arrays, from MEDIUM on where they are of the dtypes in `large`.
+    Of smaller ones `usual` computes the slopes in fewer calls, where it can.
     """
     if all(s is ZERO for s in slopes):
         return flat
@@ -419,9 +423,22 @@ def _vjp_maker(
             raw = built(text, space, constants)
         if fused:
             raw = FusedVJP((CT, *kept), results, raw, large or "fd", MEDIUM if large else LARGE)
+        if usual is not None and kept == [OUT, *params]:
+            raw = _unless_usual(usual, pattern, raw, least)
         return VJP(lifted, raw=raw, keep=keep, transpose=ITSELF, makes=True)
 
     return vjp
+
+
+def _unless_usual(usual: Rule, pattern: Pattern, vjp: Rule, least: int) -> Rule:
+    """Return the reverse step that multiplies by the slopes that `usual` gives; `vjp` where it gives none."""
+
+    def call(ct: Any, *saved: Any) -> Any:
+        if 1 < ct.size < least and (slopes := usual(*saved)) is not None:
+            return [np.multiply(ct, s) for s, tracked in zip(slopes, pattern) if tracked]  # noqa: B905
+        return vjp(ct, *saved)
+
+    return call
 
 
 def _of_factors(vjp: Rule) -> Rule:
