@@ -269,6 +269,7 @@ class Geometry:
         kh, kw, _, _, _, _, dh, dw = self.steps
         return _starts(self.channels, kh, kw, dh, dw, rows + (kh - 1) * dh, self.out[3] + (kw - 1) * dw)
 
+    @lru_cache(config.cache_entries())  # noqa: B019 -- a few plans outlive their use
     def turned(self) -> Geometry:
         """Return the convolution that leads from the cotangent of the output to that of the input."""
         other = copy.copy(self)
@@ -277,6 +278,9 @@ class Geometry:
         other.x, other.out, other.channels, other.outputs = self.out, self.x, self.outputs, self.channels
         other.steps = (kh, kw, *self.steps[2:4], (kh - 1) * dh - top, (kw - 1) * dw - left, dh, dw)
         return other
+
+
+planned = lru_cache(config.cache_entries())(Geometry)
 
 
 @lru_cache(config.cache_entries())
@@ -317,8 +321,16 @@ class Call(NamedTuple):
     out: Steps
 
 
+_MANY = 2**40, 2**60  # steps and elements, which all threads share
+
+
 def forward_call(plan: Geometry, itemsize: int) -> Call:
     """Return the call that computes a convolution."""
+    return _forward_call(plan, itemsize, threads.parts(*_MANY))
+
+
+@lru_cache(config.cache_entries())
+def _forward_call(plan: Geometry, itemsize: int, _: int) -> Call:
     step, parts = _rows(plan, itemsize)
     starts = np.arange(plan.outputs, dtype=np.uintp) * plan.lines, plan.starts(step)
     return _call("forward", plan, plan.tile(itemsize), starts, plan.out, step, parts)
@@ -326,6 +338,11 @@ def forward_call(plan: Geometry, itemsize: int) -> Call:
 
 def backward_call(plan: Geometry, itemsize: int) -> Call:
     """Return the call that computes the cotangent of the kernel: sums of (groups, blocks, lines, outputs)."""
+    return _backward_call(plan, itemsize, threads.parts(*_MANY))
+
+
+@lru_cache(config.cache_entries())
+def _backward_call(plan: Geometry, itemsize: int, _: int) -> Call:
     tile = best(plan.lines, plan.outputs, itemsize, adds=True)
     step, parts = _rows(plan, itemsize)
     blocks = min(BLOCKS, parts // plan.groups)

@@ -16,7 +16,7 @@ import numpy as np
 
 from fgrad import config
 from fgrad.kernels import convolution, threads
-from fgrad.kernels.convolution import Geometry, Pads, Steps, plane
+from fgrad.kernels.convolution import Geometry, Pads, Steps, plane, planned
 from fgrad.kernels.functions import compiled
 from fgrad.kernels.threads import Loop
 
@@ -292,7 +292,7 @@ class _Tiles:
 
 def convolve(x: Any, w: Any, stride: Steps, padding: Pads, dilation: Steps, groups: int, shape: Steps) -> Any:
     """Return the convolution of `x` with `w`, of `shape`."""
-    plan = Geometry(x.shape, w.shape, shape, stride, padding, dilation, groups)
+    plan = planned(x.shape, w.shape, shape, stride, padding, dilation, groups)
     x, w, out = np.ascontiguousarray(x), np.ascontiguousarray(w), np.empty(shape, x.dtype)
     run = convolution.forward if plan.suits(x.itemsize) else _forward
     run(plan, x, w, out)
@@ -303,7 +303,7 @@ def convolve_back(
     ct: Any, w: Any, shape: Steps, stride: Steps, padding: Pads, dilation: Steps, groups: int
 ) -> Any:
     """Return the cotangent of the input of a convolution, of `shape`."""
-    plan = Geometry(shape, w.shape, ct.shape, stride, padding, dilation, groups)
+    plan = planned(shape, w.shape, ct.shape, stride, padding, dilation, groups)
     ct, w, out = np.ascontiguousarray(ct), np.ascontiguousarray(w), np.empty(shape, ct.dtype)
     run = convolution.backward_input if plan.turned().suits(w.itemsize) else _backward_input
     run(plan, ct, w, out)
@@ -314,7 +314,7 @@ def convolve_kernel(
     ct: Any, x: Any, shape: Steps, stride: Steps, padding: Pads, dilation: Steps, groups: int
 ) -> Any:
     """Return the cotangent of the kernel of a convolution, of `shape`."""
-    plan = Geometry(x.shape, shape, ct.shape, stride, padding, dilation, groups)
+    plan = planned(x.shape, shape, ct.shape, stride, padding, dilation, groups)
     run = convolution.backward_kernel if plan.suits(x.itemsize) else _backward_kernel
     return run(plan, np.ascontiguousarray(ct), np.ascontiguousarray(x)).reshape(shape)
 
