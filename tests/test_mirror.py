@@ -37,6 +37,7 @@ TOGETHER = {
     # kernels: their language, and the bytecode that runs them
     "kernels/test_translate": "kernels/elements kernels/instructions kernels/intrinsics kernels/scalars",
     "kernels/test_blas": "kernels/microkernel",
+    "kernels/test_fourier": "kernels/butterflies",
     "ops/test_compiled": "kernels/selection",
     "kernels/test_vm": "kernels/signals kernels/stacks",
     "kernels/test_vector": "expr/special",

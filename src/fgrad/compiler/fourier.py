@@ -1,21 +1,27 @@
-"""Fourier transforms: NumPy's own loops over the rows of an array, called by address.
+"""Fourier transforms: kernels where lengths have small factors, else NumPy's own loops, called by address.
 
-They are in every NumPy, but not where its documentation says: where they are not found (`compat.numpy` has
+These are in every NumPy, but not where its documentation says: where they are not found (`compat.numpy` has
 tried), and where Python runs kernels, NumPy's functions are called.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
+from fgrad import config
 from fgrad.compat.numpy import Loop, transform
-from fgrad.compiler.library import LIBRARY, ON_PAIRS, Launch
-from fgrad.compiler.pairs import part_of
+from fgrad.compiler.decompose import Writer
+from fgrad.compiler.library import LIBRARY, ON_PAIRS, Launch, internal, stated
+from fgrad.compiler.matrix_loops import PAIRED
+from fgrad.compiler.pairs import is_pair, pair_of, part_of
+from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Var
-from fgrad.kernels import native
+from fgrad.kernels import fourier, native
+from fgrad.kernels.bridges import bridge
 from fgrad.ops.fft import TRANSFORMS
 
 _TEXT = """
@@ -86,4 +92,59 @@ def _loop(name: str, n: int, dtype: np.dtype[Any]) -> Loop | None:
     return transform(name, dtype.char) if known else None
 
 
+internal("fourier.transform", stated, many=True)  # of pairs, and memory that it takes
+
+
+def _transformed(
+    w: Writer, args: Any, avals: Any, results: Any, params: dict[str, Any], *, forward: bool
+) -> Any:
+    """Transform complex numbers by a kernel, where there is one."""
+    (given,), (made,) = avals, results
+    if not is_pair(given) or given.dtype != made.dtype or not given.size:
+        return None
+    part, axis = part_of(made.dtype), params["axis"] % len(given.shape)
+    lead, n, trail = math.prod(given.shape[:axis]), given.shape[axis], math.prod(given.shape[axis + 1 :])
+    sizes = (part.char, lead, n, trail)
+    plan = fourier.plan(*sizes)
+    if plan is None:
+        return None
+    return w.write_all(
+        "fourier.transform",
+        args[0],
+        w.array(plan.table),
+        w.array(plan.radices),
+        sizes=sizes,
+        sign=1.0 if forward else -1.0,
+        factor=_factor(params["norm"], n, forward=forward),
+        results=(
+            pair_of(made),
+            Aval((plan.memory,), part),
+            Aval((plan.places,), np.dtype(np.uintp)),
+        ),
+    )[:1]
+
+
+def _by_kernel(equation: Equation, slots: dict[Var, int]) -> Launch | None:
+    """Return the loop over transforms."""
+    params, (x, *tables), (out, *memory) = equation.params, equation.args, equation.outs
+    arrays = [x, out, *tables, *memory]
+    avals = tuple([Aval((v.aval.size,), v.aval.dtype) for v in arrays])
+    made = _launched(params["sizes"], params["sign"], params["factor"], avals)
+    return made and made._replace(numbers=[*map(slots.__getitem__, arrays), *made.numbers[len(arrays) :]])
+
+
+@lru_cache(config.cache_entries())
+def _launched(sizes: tuple[Any, ...], sign: float, factor: float, avals: tuple[Aval, ...]) -> Launch | None:
+    """Return the call of the kernel for arrays that lie in the first slots."""
+    plan = fourier.plan(*sizes)
+    if plan is None:
+        return None
+    args = [*enumerate(avals), *plan.numbers, sign, factor, sign * factor]
+    made = bridge(plan.loop(), args, plan.pieces)
+    return made and Launch(*made, plan.pieces, plan.elements)
+
+
+PAIRED["fft"] = partial(_transformed, forward=True)
+PAIRED["ifft"] = partial(_transformed, forward=False)
 LIBRARY[ON_PAIRS] = _called
+LIBRARY["fourier.transform"] = _by_kernel

@@ -196,7 +196,7 @@ def _drafted(text: str, signature: str) -> _Draft:
     symbol = f"fgrad_{store.digest(text)}"
     written = assembly(text, signature, symbol)
     demand_memory(len(written) * EXPANSION)
-    passes = passes_for(written, thorough=signature not in BRANCHING)
+    passes = passes_for(written, thorough=signature not in BRANCHING and "\nWRITTEN_OUT = True\n" not in text)
     return _Draft(text, symbol, len(written), _parsed(written, *_layout()), passes)
 
 

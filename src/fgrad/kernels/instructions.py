@@ -15,6 +15,7 @@ from llvmlite import ir
 
 from fgrad.kernels import checks, scalars, stacks
 from fgrad.kernels.assembly import constant, word
+from fgrad.kernels.butterflies import Butterfly, Shuffle
 from fgrad.kernels.elements import ArrayKind
 from fgrad.kernels.intrinsics import DTYPES, INTEGERS, LEAST
 from fgrad.kernels.microkernel import Tile
@@ -93,7 +94,14 @@ def _one_float(x: str) -> Kinds:
 @cache
 def for_functions() -> dict[str, Any]:
     """Return the names for texts of `functions`."""
-    return {**for_translation(), "typed": _typed, "types": _Types(), "tile": Tile}
+    return {
+        **for_translation(),
+        "typed": _typed,
+        "types": _Types(),
+        "tile": Tile,
+        "butterfly": Butterfly,
+        "shuffle": Shuffle,
+    }
 
 
 def _typed(signature: Any, *floats: str) -> Callable[[Any], Any]:

@@ -44,30 +44,28 @@ class Tile(NamedTuple):
         if a.dtype not in {"float32", "float64"} or {b.dtype, c.dtype} != {a.dtype}:
             raise UntranslatableError(f"a product of {a.dtype} and {b.dtype}")
         vector = ir.VectorType(a.pointer.type.pointee, self.lanes)
-        none, mask = assembly.undefined(vector), assembly.constant(ir.VectorType(_LANE, self.lanes), None)
-        lines = [builder.add(i, _read(builder, row, builder.add(top, word(r)))) for r in range(self.rows)]
+        lines = [builder.add(i, read(builder, row, builder.add(top, word(r)))) for r in range(self.rows)]
         out, sums = [], []
         for r in range(self.rows):
             start = builder.add(k, builder.mul(line, word(r)))
             out += self._vectors(builder, c, start, vector)
         for place in out:
             sums.append(builder.reserve(vector))  # LLVM keeps it in registers
-            begin = _loaded(builder, c, place) if self.accumulate else assembly.constant(vector, None)
+            begin = loaded(builder, c, place) if self.accumulate else assembly.constant(vector, None)
             builder.store(begin, sums[-1])
 
         def add(t: Any) -> None:
-            begin = builder.add(j, _read(builder, term, t))
-            terms = [_loaded(builder, b, p) for p in self._vectors(builder, b, begin, vector)]
+            begin = builder.add(j, read(builder, term, t))
+            terms = [loaded(builder, b, p) for p in self._vectors(builder, b, begin, vector)]
             for r, start in enumerate(lines):
-                one = builder.insert_element(none, _read(builder, a, builder.add(start, t)), _FIRST)
-                factor = builder.shuffle_vector(one, none, mask)
+                factor = filled(builder, read(builder, a, builder.add(start, t)), vector)
                 for total, y in zip(sums[self.vectors * r :], terms, strict=False):
                     product = builder.fmul(factor, y, flags=("contract",))
                     builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
 
         _repeat(builder, count, add)
         for total, place in zip(sums, out, strict=True):
-            builder.store(builder.load(total), place, align=_size(c))
+            builder.store(builder.load(total), place, align=size_of(c))
             builder.access(c.scope)
 
     def _vectors(self, builder: Builder, x: Array, start: Any, vector: Any) -> list[Any]:
@@ -79,18 +77,27 @@ class Tile(NamedTuple):
         return [builder.bitcast(p, vector.as_pointer()) for p in places]
 
 
-def _read(builder: Builder, x: Array, index: Any) -> Any:
+def filled(builder: Builder, x: Any, vector: Any) -> Any:
+    """Return a vector of one number."""
+    none = assembly.undefined(vector)
+    one = builder.insert_element(none, x, _FIRST)
+    return builder.shuffle_vector(one, none, assembly.constant(ir.VectorType(_LANE, vector.count), None))
+
+
+def read(builder: Builder, x: Array, index: Any) -> Any:
+    """Return an element of an array."""
     return x.load(builder, [Number("uint64", index)]).value
 
 
-def _loaded(builder: Builder, x: Array, place: Any) -> Any:
+def loaded(builder: Builder, x: Array, place: Any) -> Any:
     """Return a vector of an array."""
-    value = builder.load(place, align=_size(x))
+    value = builder.load(place, align=size_of(x))
     builder.access(x.scope)
     return value
 
 
-def _size(x: Array) -> int:
+def size_of(x: Array) -> int:
+    """Return how many bytes an element has."""
     return np.dtype(x.dtype).itemsize
 
 

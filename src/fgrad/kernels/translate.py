@@ -22,6 +22,7 @@ from llvmlite import ir
 from fgrad import config
 from fgrad.kernels import assembly, checks, elements, instructions, scalars
 from fgrad.kernels.assembly import word
+from fgrad.kernels.butterflies import Butterfly, Shuffle
 from fgrad.kernels.elements import Array
 from fgrad.kernels.instructions import Intrinsic
 from fgrad.kernels.microkernel import Tile
@@ -519,7 +520,7 @@ class _Writer:
             return self._cast(called, node.args)
         if called is np.empty:
             return self._local(*node.args)
-        if isinstance(called, Tile):
+        if isinstance(called, Tile | Butterfly | Shuffle):
             self._note(node)
             return called.emit(self.builder, *[self._value(a) for a in node.args])
         if isinstance(called, Intrinsic):
