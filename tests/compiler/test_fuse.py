@@ -141,6 +141,49 @@ def test_what_holds_in_part_of_an_axis_is_not_taken_to_hold_in_all_of_it():
     compare(f, X)
 
 
+def test_scaled_copies_of_an_array_are_not_kept_to_be_read_under_conditions():
+    x, k = RNG.standard_normal((40, 50)), RNG.standard_normal((5, 5))
+    k[0, 1], k[2, 2], k[4, 0] = np.inf, np.nan, -np.inf  # which are nothing beside what is not there
+
+    def loss(x: Any, k: Any) -> Any:
+        wide = np.pad(x, 2)
+        blurred = 0.0
+        for i in range(5):
+            for j in range(5):
+                blurred = blurred + k[i, j] * wide[i : i + 40, j : j + 50] / 2
+        return np.sum(np.tanh(blurred) ** 2) if np.ndim(blurred) else blurred
+
+    f = fg.jit(fg.value_and_grad(loss, argnums=(0, 1)))
+    assert f.lower(x, k).cost().temporaries < 8 * x.nbytes
+    for given in (np.abs(RNG.standard_normal((5, 5))), k):
+        with np.errstate(invalid="ignore"):
+            found, expected = f(x, given), fg.value_and_grad(loss, argnums=(0, 1))(x, given)
+        np.testing.assert_allclose(found[0], expected[0], rtol=1e-12)
+        for a, b in zip(found[1], expected[1], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
+
+
+PADDED = {
+    "a product": lambda x, s: np.pad(3.0 * x * s, 1),
+    "a quotient": lambda x, s: np.pad(s / x, ((1, 0), (0, 2))),
+    "an offset": lambda x, s: np.pad((x - s) * 2, 1) + np.pad(x, 1),
+    "a function": lambda x, s: np.pad(np.exp(x), 1),
+    "pieces": lambda x, s: np.concatenate([x * s, 2 * x, x[::-1] - s], axis=1),
+    "half precision": lambda x, s: np.pad((x * s).astype("float16") * np.float16(2), 1),
+    "another width": lambda x, s: np.concatenate([(x * s).astype("f"), x], axis=0),
+    "one of them": lambda x, s: np.pad(x * x * s, 1),
+    "steps": lambda x, s: np.zeros((9, 9)) + np.pad(x[::2, ::2] * s, ((2, 4), (3, 3))),
+    "a number of one element": lambda x, s: np.pad(x * np.reshape(s, (1, 1)), 1),
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_what_is_computed_under_conditions(name):
+    f = lambda x, s: (PADDED[name](x, s),)
+    compare(f, RNG.uniform(1, 2, (5, 6)), np.float64(1.7))
+    compare(f, RNG.uniform(1, 2, (5, 6)), np.float64(np.inf))
+
+
 def test_what_is_scattered_may_be_sliced():
     j = np.array([[0, -1, 1]] * 17)
     f = lambda x: np.tanh(np.mean(np.concatenate([x, x[:1]])[j]))

@@ -30,6 +30,7 @@ Indices = tuple[Index, ...]
 
 NATIVE = frozenset("?bhilqBHILQfd")  # dtypes of which kernels know the elements
 SMALL = 16  # axes up to this length may be unrolled
+CHEAP = 4  # operations that are done again for what is read under a condition, rather than kept in memory
 SHARE = 64  # elements of unrolled axes in all
 _CALL = re.compile(r"\w\(")  # of a helper function
 BOOL, INT64, FLOAT32 = np.dtype(bool), np.dtype(np.int64), np.dtype(np.float32)
@@ -376,15 +377,47 @@ class Elements:
             if not isinstance(p.source, Var):
                 value = self.choice(guard, self.constant(p.source, dtype), value)
                 continue
-            if p.source not in self.stored:
-                self.wanted[p.source] = None
-            own, place = p.source.aval.dtype, linear(at, p.source.aval.shape)
+            own = p.source.aval.dtype
             if own == dtype:
-                value = self.load(p.source, place, at, guard, value)
+                value = self.guarded(p.source, at, guard, value)
             else:
-                element = self.load(p.source, place, at, guard, self.constant(own.type(0)))
+                element = self.guarded(p.source, at, guard, self.constant(own.type(0)))
                 value = self.choice(guard, self.convert(element, dtype), value)
         return value
+
+    def guarded(self, x: Var, at: Indices, guard: Line, other: Value) -> Value:
+        """Return an element where `guard` holds, else `other`; elsewhere `x` may have no element there."""
+        value = None if x in self.stored else self._scaled(x, at, guard, CHEAP)
+        if value is not None:
+            return self.choice(guard, value, other)
+        if x not in self.stored:
+            self.wanted[x] = None
+        return self.load(x, linear(at, x.aval.shape), at, guard, other)
+
+    def _scaled(self, x: Var, at: Indices, guard: Line, work: int) -> Value | None:
+        """Return an element that is computed of one of an array in memory, and numbers, by little work.
+
+        It means nothing where `guard` does not hold. None where it is computed otherwise.
+        """
+        if x in self.stored:
+            return self.load(x, linear(at, x.aval.shape), at, guard, self.constant(x.aval.dtype.type(0)))
+        equation, _ = self.makers[x]
+        name, arrays = equation.name, [a for a in equation.args if isinstance(a, Var) and a.aval.size > 1]
+        work -= scalar_work(name) if name in ATOMS else work + 1
+        if work < 0 or x.aval.dtype.kind != "f" or [a.aval for a in arrays] != [x.aval]:
+            return None
+        operands, compute = [], loop_dtypes(equation)
+        for a, dtype in zip(equation.args, compute, strict=True):
+            if a is arrays[0]:
+                found = self._scaled(a, at, guard, work)
+                if found is None:
+                    return None
+                operands.append(self.convert(found, dtype))
+            elif isinstance(a, Var):
+                operands.append(self.converted(a, (HERE,) * len(a.aval.shape), dtype))
+            else:
+                operands.append(self.constant(a, dtype))
+        return self.convert(self.apply(name, operands, compute[-1]), x.aval.dtype)
 
     def reach(self, ix: Index) -> tuple[int, int]:
         """Return the least and the largest place that an index is."""

@@ -158,9 +158,7 @@ def _guarded(e: Elements, x: Any, place: Indices, guard: Line, other: Callable[[
     rest = other()
     if not isinstance(x, Var):
         return e.choice(guard, e.constant(x, rest.dtype), rest)
-    if x not in e.stored:
-        e.wanted[x] = None
-    return e.load(x, linear(place, x.aval.shape), place, guard, rest)
+    return e.guarded(x, place, guard, rest)
 
 
 @view("concatenate", pieces=True)
