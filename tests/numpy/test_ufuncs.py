@@ -330,6 +330,68 @@ def test_at_refuses_what_numpy_refuses():
     np.testing.assert_array_equal(t.numpy(), 1)
 
 
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_extremes_at_places_that_are_traced(name):
+    rng = np.random.default_rng(6)
+    x, v = rng.normal(size=(5, 3)), rng.normal(size=(40, 3))
+    i, weights = rng.integers(-5, 5, 40), rng.normal(size=(5, 3))
+    v[7], v[11], i[7], i[11] = v[3], v[3], i[3], i[3] % 5  # ties share the slope
+    x[4] = v[3]
+
+    def done(x, v, i):
+        y = x * fnp.ones((5, 3), x.dtype)
+        assert getattr(np, name).at(y, i, v) is None
+        return y
+
+    def loss(x, v, i):
+        return np.sum(done(x, v, i) ** 2 * weights)
+
+    for dtype in "fd":
+        a, b = x.astype(dtype), v.astype(dtype)
+        expected = a.copy()
+        getattr(np, name).at(expected, i, b)
+        for found in (fg.jit(done)(a, b, i), fg.vmap(done, in_axes=(None, None, 0))(a, b, i[None])[0]):
+            np.testing.assert_array_equal(found, expected, strict=True)
+        known = fg.grad(loss, (0, 1))(a, b, i)
+        tolerance = 1e-5 if dtype == "f" else 1e-13
+        for slopes in (fg.jit(fg.grad(loss, (0, 1))), fg.grad(fg.jit(loss), (0, 1))):
+            for slope, e in zip(slopes(a, b, i), known, strict=True):
+                np.testing.assert_allclose(slope, e, rtol=tolerance, atol=tolerance)
+    check_grads(lambda x, v: fg.jit(done)(x, v, np.arange(40) % 5), (x, v), 2)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_extremes_at_traced_places_of_infinities_integers_and_nothing(name):
+    def done(x, i, v):
+        y = fnp.asarray(x) * 1
+        getattr(np, name).at(y, i, v)
+        return y
+
+    nan, inf = np.nan, np.inf
+    for x, i, v in (
+        (np.full(6, -inf), [0, 0, 1, 2, 2, 4], [1.0, nan, inf, -inf, 3, -0.5]),
+        (np.full(6, inf), [0, 0, 1, 2, 2, 4], [1.0, nan, inf, -inf, 3, -0.5]),
+        (np.arange(6), [0, 0, 5, 5, 1, 2], [7, -7, 2, 9, 0, 2]),
+        (np.arange(6, dtype=np.uint8), [0, 0, 5], [200, 3, 4]),
+        (np.arange(6.0), np.zeros(0, int), np.zeros(0)),
+        (np.arange(6.0).reshape(2, 3), [[0, 1], [1, 1]], [1.5, -3, 9]),
+        (np.arange(6.0), [3, 3, 1], 2.5),
+    ):
+        i, v = np.array(i), np.array(v).astype(x.dtype)
+        expected = x.copy()
+        with np.errstate(invalid="ignore"):  # NumPy speaks of NaN
+            getattr(np, name).at(expected, i, v)
+        np.testing.assert_array_equal(fg.jit(done)(x, i, v), expected, strict=True)
+    slope = fg.jit(fg.grad(lambda v, i: np.sum(np.exp(-(done(np.full(2, -inf), i, v)[:1] ** 2)))))
+    found = slope(np.array([0.5, 0.25, 3.0]), np.array([0, 0, 1]))
+    top = {"maximum": 0.5, "minimum": None}[name]
+    np.testing.assert_allclose(found, [-2 * 0.5 * np.exp(-0.25), 0, 0] if top else [0, 0, 0])
+    with pytest.raises(IndexError):
+        fg.jit(done)(np.ones(3), np.array([3]), np.ones(1))
+    with pytest.raises(Exception, match="needs the value"):
+        fg.jit(done)(np.ones(3) * 1j, np.array([1]), np.ones(1) * 1j)
+
+
 @pytest.mark.parametrize("name", ["add", "subtract"])
 def test_sums_at_places_that_are_traced(name):
     weights, v = np.arange(12.0).reshape(3, 4), np.array([1.1, 1.2, 1.3])

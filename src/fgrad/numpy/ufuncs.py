@@ -23,13 +23,14 @@ from fgrad.core.primitive import METHODS, NUMPY, Primitive
 from fgrad.core.tensor import Tensor, bind, is_tracked, wrap
 from fgrad.core.trace import Tracer
 from fgrad.core.views import rebind, unordered
-from fgrad.numpy import reductions
+from fgrad.numpy import ordering, reductions
 from fgrad.numpy.arrays import as_value, next_to, together
 from fgrad.numpy.indexing import getitem, plain_index
 from fgrad.numpy.joining import concatenate
 from fgrad.numpy.registry import stored
 from fgrad.numpy.shapes import moveaxis
 from fgrad.ops import linear
+from fgrad.ops.functions import stop_gradient
 from fgrad.ops.gather import with_rows_added
 from fgrad.ops.indexing import scattered
 from fgrad.ops.indices import HOLE
@@ -260,24 +261,23 @@ def _group(ufunc: Any, x: Any, position: Any, i: Any, lengths: np.ndarray[Any, A
 
 
 _SUMS = {np.add, np.subtract}
-_ATOMIC = _SUMS | {
-    np.maximum,
-    np.minimum,
-}  # what devices combine in any order; complex numbers by their parts
+_EXTREMES = {np.maximum, np.minimum}
+_ATOMIC = _SUMS | _EXTREMES  # what devices combine in any order; complex numbers by their parts
 
 
 def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
     """Do what `ufunc.at(a, indices, *b)` does, to a Tensor `a`."""
     operands = tuple([next_to(x, a) for x in b])
     numbers = a.dtype.kind in "iufc" and isinstance(a, Tensor)
-    known = not (numbers and ufunc in _SUMS and _traced_places(indices))  # sums need no order of the places
+    anyhow = _SUMS if a.dtype.kind == "c" else _ATOMIC  # these need no order of the places
+    known = not (numbers and ufunc in anyhow and _traced_places(indices))
     index = _concrete(indices, "at") if known else indices
     if not isinstance(a, Tensor):
         if _followed(*operands):
             stored(operands[0], a)  # refuses
         _at(ufunc, a, index, operands)
         return
-    at_once = ufunc in (_SUMS if a.dtype.kind == "c" else _ATOMIC)
+    at_once = ufunc in anyhow
     if known and not _followed(a, *operands) and (at_once or _is_numpys(a, *operands)):
         adds = ufunc is np.add and operands
         new = with_rows_added(a._value, _value(operands[0]), index) if adds else None
@@ -308,7 +308,9 @@ def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
         if np.broadcast_shapes(value.shape, shape) != shape:
             raise ValueError(f"array is not broadcastable to correct shape: {value.shape} to {shape}")
         value = linear.reshape(linear.broadcast_to(value, shape), (places.size,))
-        if value.dtype != a.dtype:
+        if not known and value.dtype == a.dtype:
+            new = _extremes(ufunc, flat, places, value)
+        elif value.dtype != a.dtype:
             _concrete(indices, "at")  # the places of each round have to be known
             new = _in_rounds(ufunc, flat, places, value)
         elif _primitive_of(ufunc).flat:
@@ -316,6 +318,32 @@ def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
         else:
             new = _folded(ufunc, flat, places, value)
     rebind(a, linear.reshape(linear.convert(new, a.dtype), a.shape))
+
+
+def _extremes(ufunc: Any, flat: Any, places: Any, value: Any) -> Any:
+    """Return what `_folded` does for extremes at places that are not known: they are sorted, then values."""
+    n, one = flat.shape[0], (HOLE,)
+    own = Tensor(np.arange(n))
+    keys, both = concatenate([own, places]), concatenate([flat, value])
+    values = stop_gradient(both)
+    order = ordering.lexsort((values, keys))
+    ordered = bind("gather", keys, order, template=one)
+    first = ordering.searchsorted(ordered, own, "left")
+    last = bind("subtract", ordering.searchsorted(ordered, own, "right"), 1)
+    chosen = bind("gather", order, last, template=one)
+    if ufunc is np.minimum:  # not a number is the extreme of all, and stands last
+        least = bind("gather", order, first, template=one)
+        top = bind("gather", values, chosen, template=one)
+        chosen = bind("where", bind("not_equal", top, top), chosen, least)
+    new = bind("gather", values, chosen, template=one)
+    if flat.dtype.kind != "f":
+        return new
+    hit = bind("equal", values, bind("gather", new, keys, template=one))
+    count = bind("scatter_add", linear.convert(hit, flat.dtype), keys, template=one, shape=(n,))
+    share = bind("divide", bind("where", hit, both, 0), bind("gather", count, keys, template=one))
+    slopes = bind("scatter_add", bind("where", hit, share, 0), keys, template=one, shape=(n,))
+    equal = bind("add", new, bind("subtract", slopes, stop_gradient(slopes)))  # to `new`, with its derivative
+    return bind("where", bind("isfinite", new), equal, bind("gather", both, chosen, template=one))
 
 
 def _at(ufunc: Any, a: Any, index: Any, operands: tuple[Any, ...]) -> None:
