@@ -196,3 +196,30 @@ def test_greatest_and_least_elements(axis):
             np.testing.assert_array_equal(places, order)
             np.testing.assert_array_equal(values, np.take_along_axis(x, order, axis))
     check_grads(lambda x: lax.top_k(x, 2, axis)[0], (x + np.arange(9).reshape(3, 3) / 10,), order=2)
+
+
+@pytest.mark.parametrize("descending", [True, False])
+@pytest.mark.parametrize("dtype", ["f", "d", "i2", "u1"])
+@pytest.mark.parametrize("shape, axis", [((5000,), 0), ((3, 2000), 1), ((1500, 4), 0), ((2, 1200, 3), -2)])
+def test_few_of_many_are_those_of_a_sort(shape, axis, dtype, descending):
+    x = np.random.default_rng(2).integers(0, 90, shape).astype(dtype)  # with ties at the border
+    sign = -1 if descending else 1
+    for k in (1, 7, 300):
+        order = np.argsort(sign * x.astype(float), axis=axis, kind="stable")
+        expected = np.take(order, np.arange(k), axis=axis)
+        values, places = lax.top_k(x, k, axis, descending=descending)
+        np.testing.assert_array_equal(places.numpy(), expected)
+        np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, expected, axis), strict=True)
+        if dtype in "fd":
+            slope = fg.grad(lambda x, k=k: np.sum(lax.top_k(x, k, axis, descending=descending)[0] ** 2))(x)
+            chosen = np.zeros(shape)
+            np.put_along_axis(chosen, expected, 2.0, axis)
+            np.testing.assert_array_equal(slope, chosen * x)
+    if dtype in "fd":
+        x.reshape(-1)[11] = np.nan
+        for found, known in zip(
+            lax.top_k(x, 5, axis, descending=descending),
+            fg.jit(lambda x: lax.top_k(x, 5, axis, descending=descending))(x),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(np.asarray(found), known)
