@@ -330,6 +330,36 @@ def test_at_refuses_what_numpy_refuses():
     np.testing.assert_array_equal(t.numpy(), 1)
 
 
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+@pytest.mark.parametrize("shape, axis", [((6000,), 0), ((5, 1000), 1), ((1000, 5), 0), ((2, 1100, 2), 1)])
+def test_slopes_of_long_running_extremes(shape, axis, name, dtype):
+    rng = np.random.default_rng(8)
+    x, ct = (rng.normal(size=shape).astype(dtype) for _ in range(2))
+    f = lambda x: getattr(np, name).accumulate(x, axis)
+    expected, rows = np.zeros(shape), np.moveaxis(x, axis, -1)
+    runs, back = np.moveaxis(f(x), axis, -1), np.moveaxis(ct, axis, -1)
+    for row in np.ndindex(rows.shape[:-1]):
+        for k, top in enumerate(runs[row]):
+            np.moveaxis(expected, axis, -1)[(*row, np.flatnonzero(rows[row] == top)[0])] += back[(*row, k)]
+    tolerance = 1e-3 if dtype == "f" else 1e-11
+    found = fg.vjp(f, x)[1](ct)[0]
+    assert found.dtype == x.dtype
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(
+        fg.vjp(f, x.T[::-1].T)[1](ct)[0],
+        fg.jit(lambda x, ct: fg.vjp(f, x)[1](ct)[0])(x.T[::-1].T, ct),
+        rtol=tolerance,
+        atol=tolerance,
+    )
+    for special in (np.nan, x.reshape(-1)[0], np.inf):  # once it is met, twice the first, the end of all
+        other = x.copy()
+        np.moveaxis(other, axis, -1)[..., 3:9:2] = special
+        with np.errstate(invalid="ignore"):
+            slopes = fg.vjp(f, other)[1](ct)[0], fg.vjp(fg.jit(f), other)[1](ct)[0]
+        np.testing.assert_allclose(*slopes, rtol=tolerance, atol=tolerance)
+
+
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
 def test_extremes_at_places_that_are_traced(name):
     rng = np.random.default_rng(6)

@@ -351,6 +351,25 @@ def _accumulate(ct: Any, out: Any, x: Any, *, ufunc: str, axis: int) -> Any:
     return bind("scale", contributed, own)
 
 
+_BEYOND = {"maximum": np.greater, "minimum": np.less}
+
+
+def _accumulate_arrays(ct: Any, out: Any, x: Any, *, ufunc: str, axis: int) -> Any:
+    """Return the same of arrays: without ties, each running extreme is one element, up to the next one."""
+    if ufunc not in _BEYOND or x.__class__ is not np.ndarray or x.dtype.kind not in "iuf" or x.size < MEDIUM:
+        return _accumulate(ct, out, x, ufunc=ufunc, axis=axis)
+    rows, out_rows, ct_rows = (np.moveaxis(v, axis, -1) for v in (x, out, ct))
+    here, before = rows[..., 1:], out_rows[..., :-1]
+    last = out_rows[..., -1]
+    if (here == before).any() or (last != last).any():  # noqa: PLR0124 -- not a number, once it was met
+        return _accumulate(ct, out, x, ufunc=ufunc, axis=axis)
+    begins = np.ones(rows.shape, bool)
+    _BEYOND[ufunc](here, before, out=begins[..., 1:])
+    places, back = np.flatnonzero(begins), np.zeros(rows.shape, ct.dtype)
+    back.reshape(-1)[places] = np.add.reduceat(ct_rows.reshape(-1), places)
+    return np.moveaxis(back, -1, axis)
+
+
 def _is_ufunc(v: Any, _: Any) -> bool:
     run = PRIMITIVES[v].run if type(v) is str and v in PRIMITIVES else None
     return isinstance(run, np.ufunc) and run.nin == 2 and run.nout == 1 and run.signature is None
@@ -359,7 +378,7 @@ def _is_ufunc(v: Any, _: Any) -> bool:
 declare(
     "accumulate",
     run=lambda x, *, ufunc, axis: PRIMITIVES[ufunc].run.accumulate(x, axis),  # type: ignore[attr-defined]
-    vjp=by_argument(_accumulate),
+    vjp=by_argument(_accumulate, raw=(_accumulate_arrays,)),
     shape=lambda x, *, ufunc, axis: Aval(x.shape, _accumulated(x, ufunc)),
     batch=lambda _, x, *, ufunc, axis: bind("accumulate", x, ufunc=ufunc, axis=axis + 1),
     traits={ALONG},
