@@ -353,8 +353,9 @@ def _selected(x: np.ndarray[Any, Any], k: int, *, descending: bool) -> Any:
     limit = np.partition(x, last, axis=-1)[..., last : last + 1]
     inside, ties = (x > limit if descending else x < limit), x == limit
     missing = k - np.count_nonzero(inside, axis=-1, keepdims=True)
-    chosen = inside | (ties & (np.cumsum(ties, axis=-1) <= missing))  # of equal ones the first
-    places = np.nonzero(chosen)[-1].reshape(*x.shape[:-1], k)
+    if np.count_nonzero(ties) > np.sum(missing):
+        ties &= np.cumsum(ties, axis=-1) <= missing  # of equal ones the first
+    places = (np.flatnonzero(inside | ties) % n).reshape(*x.shape[:-1], k)
     values = np.take_along_axis(x, places, -1)
     if descending:
         order = k - 1 - np.flip(np.argsort(np.flip(values, -1), axis=-1, kind="stable"), -1)
