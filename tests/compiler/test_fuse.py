@@ -184,6 +184,22 @@ def test_what_is_computed_under_conditions(name):
     compare(f, RNG.uniform(1, 2, (5, 6)), np.float64(np.inf))
 
 
+def test_functions_of_short_rows_are_computed_of_all_elements_at_once():
+    def f(x: Any, i: Any, k: Any) -> Any:
+        gap = x[i][:, None] - x[k]
+        near = 1 / (1 + np.sum(gap**2, axis=-1) ** 0.9)
+        return np.sum(np.log(near), axis=-1), near, np.sum(near[..., None] * gap, axis=1)
+
+    def steps_of(n: int) -> int:
+        i, k = RNG.integers(0, 30, 1200), RNG.integers(0, 30, (1200, n))
+        compare(f, X[:, :2], i, k)
+        slope = fg.grad(lambda x: sum(map(np.sum, f(x, i, k))))
+        compare(lambda x: (slope(x),), X[:, :2])
+        return steps(f, X[:, :2], i, k).count("n")
+
+    assert steps_of(5) > steps_of(9)  # of nine, vectors have eight
+
+
 def test_what_is_scattered_may_be_sliced():
     j = np.array([[0, -1, 1]] * 17)
     f = lambda x: np.tanh(np.mean(np.concatenate([x, x[:1]])[j]))

@@ -40,6 +40,7 @@ FEW = 4096  # elements whose way through memory costs nothing beside the compila
 SHORT, LONG = 40, 150  # scalar operations of a nest, for few elements and for many
 DEEP = 64  # views of views, of which a nest looks through at most: each may be a branch inside of the others
 LONGEST = 600  # of nests over so many that what lies between them does not stay in the cache
+LANES, COSTLY = 8, 4  # elements of a row that vectors take, at least, where each takes so many operations
 WRITTEN_OUT = 4  # elements of a reduction that are computed one by one: as many copies of what is reduced
 BLOCK = 16384  # elements of a block: each adds up on its own, whatever the threads are
 ROW = 65536  # elements of a row that stays in the cache
@@ -118,6 +119,19 @@ class Root:
     def pattern(self) -> Any:
         """All that there is to say of its loops."""
         return self.loops, self.unrolled, self.at, self.reduced, self.work
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether it reads what is the same for a row, or looked up, or sums rows: they stay apart."""
+        inner = len(self.loops) - 1
+        if 0 < len(self.folded) <= inner:
+            return True
+        for _, at in self.reads:
+            terms = at.terms if isinstance(at, Index) else [t for ix in at for t in ix.terms]
+            counters = {k for k, _ in terms}
+            if counters and (inner not in counters or max(counters) > inner):
+                return True
+        return False
 
     def places(self) -> list[Indices]:
         """Return every index inside the loops: several where axes are unrolled."""
@@ -202,6 +216,20 @@ class Root:
                 if axis not in self.reduced:
                     found.add(k)
         return frozenset(found)
+
+
+def _slow(some: Sequence[Root], others: Sequence[Root]) -> bool:
+    """Return whether roots, beside others that go row by row, would have rows too short for vectors.
+
+    Alone they go through all elements at once.
+    """
+    return any(_slows(a, b) or _slows(b, a) for a in some for b in others if a.loops == b.loops)
+
+
+def _slows(rows: Root, root: Root) -> bool:
+    loops = root.loops
+    is_short = len(loops) > 1 and loops[-1] < LANES and math.prod(loops) > FEW
+    return is_short and root.work >= COSTLY and rows.needs_rows and not root.needs_rows
 
 
 class Nest:
@@ -551,7 +579,7 @@ class _Schedule:
         """Add the phases of a nest to another one, of which it reads something, where that is right."""
         roots = [*before.roots, *nest.roots]
         floats = before.floats | nest.floats
-        if before.tails or nest.tails or any(r.scatters for r in roots):
+        if before.tails or nest.tails or any(r.scatters for r in roots) or _slow(before.roots, nest.roots):
             return False
         if len(floats) > max(len(before.floats), len(nest.floats)) or before.work + nest.work > LONGEST:
             return False
@@ -586,6 +614,8 @@ class _Schedule:
     def _join(self, nest: Nest, root: Root, reads: dict[Var, list[Any]], step: int) -> bool:
         """Add `root` to `nest` where that is right and gains something."""
         if root.scatters or any(r.scatters for r in nest.roots):
+            return False
+        if _slow(nest.roots, [root]):
             return False
         mixed = len(nest.floats | root.floats) > max(len(nest.floats), len(root.floats))
         if nest.work + root.work > limit(math.prod(root.loops)) or mixed:
