@@ -200,6 +200,28 @@ def test_functions_of_short_rows_are_computed_of_all_elements_at_once():
     assert steps_of(5) > steps_of(9)  # of nine, vectors have eight
 
 
+@pytest.mark.parametrize("k", [4, 5, 7, 8])
+def test_reductions_of_short_rows(k):
+    x, y = RNG.normal(size=(1200, k)), RNG.normal(size=(1200, 9))
+    m = RNG.normal(size=(k, 9))
+
+    def f(x: Any, y: Any) -> Any:
+        gap = x - np.mean(x, axis=1, keepdims=True)
+        distance = np.sum((y[:, None] - m) ** 2, axis=-1)
+        return (
+            np.sqrt(np.sum(gap**2, axis=1)),
+            np.log(np.sum(np.exp(x - np.max(x, axis=1)[:, None]), axis=1)),
+            np.min(x * 2, axis=1) - np.prod(x, axis=1) + np.max(np.sin(x), axis=1),
+            np.log(np.sum(np.exp(-distance), axis=1)),
+            np.sum(x > 0, axis=1),
+            np.sum(np.where(x > 0, np.nan, x), axis=1) + np.nanmax(np.where(x > 9, np.nan, x), axis=1),
+        )
+
+    compare(f, x, y)
+    slope = fg.grad(lambda x, y: sum(np.sum(part) for part in f(x, y)[:4]), (0, 1))
+    compare(slope, x, y)
+
+
 def test_what_is_scattered_may_be_sliced():
     j = np.array([[0, -1, 1]] * 17)
     f = lambda x: np.tanh(np.mean(np.concatenate([x, x[:1]])[j]))

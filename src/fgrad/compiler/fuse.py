@@ -41,7 +41,10 @@ SHORT, LONG = 40, 150  # scalar operations of a nest, for few elements and for m
 DEEP = 64  # views of views, of which a nest looks through at most: each may be a branch inside of the others
 LONGEST = 600  # of nests over so many that what lies between them does not stay in the cache
 LANES, COSTLY = 8, 4  # elements of a row that vectors take, at least, where each takes so many operations
-WRITTEN_OUT = 4  # elements of a reduction that are computed one by one: as many copies of what is reduced
+NEAR = 64  # turns of inner loops, beside which such operations once for each row take long
+# elements of a reduction that are computed one by one, as many copies of what is reduced; of little work, all
+# that are too few for vectors
+WRITTEN_OUT, OF_LITTLE, LITTLE = 4, 7, 12
 BLOCK = 16384  # elements of a block: each adds up on its own, whatever the threads are
 ROW = 65536  # elements of a row that stays in the cache
 
@@ -75,11 +78,12 @@ class Root:
 
     __slots__ = ("along", "at", "equation", "floats", "loops", "reads", "reduced", "unrolled", "var", "work")
 
-    def __init__(self, var: Var, equation: Equation) -> None:
+    def __init__(self, var: Var, equation: Equation, *, short: bool) -> None:
+        """Take a value, and whether it is a reduction that is written out."""
         self.var: Var = var
         self.equation: Equation = equation
         self.reduced: tuple[int, ...] = ()  # axes
-        if PRIMITIVES[equation.name].reduction and not is_short(equation):
+        if PRIMITIVES[equation.name].reduction and not short:
             self.reduced = equation.params["axes"]
         if self.scatters:
             self.reduced = tuple(range(len(shape_of(equation.args[0]))))
@@ -223,13 +227,16 @@ def _slow(some: Sequence[Root], others: Sequence[Root]) -> bool:
 
     Alone they go through all elements at once.
     """
-    return any(_slows(a, b) or _slows(b, a) for a in some for b in others if a.loops == b.loops)
+    return any(_slows(a, b) or _slows(b, a) for a in some for b in others)
 
 
 def _slows(rows: Root, root: Root) -> bool:
-    loops = root.loops
-    is_short = len(loops) > 1 and loops[-1] < LANES and math.prod(loops) > FEW
-    return is_short and root.work >= COSTLY and rows.needs_rows and not root.needs_rows
+    loops, depth = root.loops, len(root.loops)
+    if root.work < COSTLY or math.prod(loops) <= FEW or rows.loops[:depth] != loops:
+        return False
+    if len(rows.loops) > depth:
+        return math.prod(rows.loops[depth:]) <= NEAR
+    return depth > 1 and loops[-1] < LANES and rows.needs_rows and not root.needs_rows
 
 
 class Nest:
@@ -333,11 +340,12 @@ class Call:
 Step = Nest | Call
 
 
-def is_short(equation: Equation) -> bool:
-    """Return whether a reduction is over so few elements that it is written out."""
+def _is_short(equation: Equation, work: int) -> bool:
+    """Return whether a reduction is over so few elements that it is written out; `work`: of each of them."""
     shape = shape_of(equation.args[0])
     count = math.prod(shape[i] for i in equation.params["axes"])
-    return 0 < count <= WRITTEN_OUT and math.prod(equation.outs[0].aval.shape) >= SMALL
+    most = OF_LITTLE if work <= LITTLE else WRITTEN_OUT
+    return 0 < count <= most and math.prod(equation.outs[0].aval.shape) >= SMALL
 
 
 def is_fusable(equation: Equation) -> bool:
@@ -395,13 +403,18 @@ def fuse(
     """
     makers = {v: (e, i) for e in program.equations for i, v in enumerate(e.outs)}
     fusable = {id(e): is_fusable(e) for e in program.equations}
-    chosen = _roots(program, makers, fusable)
+    chosen, short = _roots(program, makers, fusable)
     analyses: dict[tuple[Var, tuple[int, ...]], Analysis] = {}  # by the axes that were unrolled before
     alike = Alike(makers, constants)
     known: dict[Any, tuple[Analysis, list[Var]]] = {}
     while True:
         stored = _Stored(chosen, program, makers, fusable)
-        roots = {v: Root(v, e) for e in program.equations for v in e.outs if v in chosen and fusable[id(e)]}
+        roots = {
+            v: Root(v, e, short=id(e) in short)
+            for e in program.equations
+            for v in e.outs
+            if v in chosen and fusable[id(e)]
+        }
         wanted: dict[Var, None] = {}
         todo = list(roots.values())
         while todo:
@@ -458,15 +471,15 @@ class _Stored:
         return found
 
 
-def _roots(program: Program, makers: Any, fusable: dict[int, bool]) -> dict[Var, None]:
-    """Return the values that have memory from the start."""
+def _roots(program: Program, makers: Any, fusable: dict[int, bool]) -> tuple[dict[Var, None], set[int]]:
+    """Return the values that have memory from the start, and the reductions that are written out, by `id`."""
     found: dict[Var, None] = {y: None for y in program.outputs if isinstance(y, Var)}
     uses: dict[Var, set[Any]] = {}
     for e in program.equations:
         if not fusable[id(e)]:
             found |= {a: None for a in e.args if isinstance(a, Var)}
             continue
-        if e.name == "scatter_add" or (PRIMITIVES[e.name].reduction and not is_short(e)):
+        if e.name == "scatter_add" or (PRIMITIVES[e.name].reduction and not _is_short(e, 0)):
             found[e.outs[0]] = None
         if e.name in VIEWS:
             continue
@@ -481,16 +494,23 @@ def _roots(program: Program, makers: Any, fusable: dict[int, bool]) -> dict[Var,
             found[base] = None
     work: dict[Var, int] = {}  # of what is computed where a value is used
     depth: dict[Var, int] = {}  # in views
+    short: set[int] = set()
     for e in program.equations:
         if not fusable[id(e)]:
             continue
         inside = {a for a in e.args if isinstance(a, Var) and a not in found}
         for v in e.outs:
-            work[v] = sum(work.get(a, 0) for a in inside) + _work(e)
+            before = sum(work.get(a, 0) for a in inside)
+            if PRIMITIVES[e.name].reduction:
+                if _is_short(e, before):
+                    short.add(id(e))
+                else:
+                    found[v] = None
+            work[v] = before + _work(e)
             depth[v] = max((depth.get(a, 0) for a in inside), default=0) + (e.name in VIEWS)
             if work[v] > limit(v.aval.size) or depth[v] > DEEP:
                 found[v] = None
-    return found
+    return found, short
 
 
 def limit(elements: int) -> int:
