@@ -222,6 +222,32 @@ def test_reductions_of_short_rows(k):
     compare(slope, x, y)
 
 
+def test_steps_that_write_to_an_array_do_not_go_through_those_before():
+    x = RNG.uniform(0.5, 1.5, (24, 25))
+
+    def run(count: int) -> Any:
+        def f(x: Any, u: Any) -> Any:
+            u = u * 1
+            for _ in range(count):
+                flow = x[1:, 1:-1] * (u[1:, 1:-1] - u[:-1, 1:-1])
+                u[1:-1, 1:-1] = u[1:-1, 1:-1] + 0.1 * (flow[1:] - flow[:-1])
+                u[:, 0] = u[:, 1]
+                u[-1] = 2 * u[-2]
+            return np.mean(u**2)
+
+        return f
+
+    kernels = []
+    for count in (4, 12):
+        slope = fg.value_and_grad(run(count), (0, 1))
+        found, expected = fg.jit(slope)(x, 2 * x), slope(x, 2 * x)
+        np.testing.assert_allclose(found[0], expected[0], rtol=1e-12)
+        for a, b in zip(found[1], expected[1], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-14)
+        kernels.append(len(set(fg.jit(slope).lower(x, 2 * x).source.split("def kernel"))))
+    assert kernels[1] <= kernels[0] + 3  # those of a step are the same for all
+
+
 def test_what_is_scattered_may_be_sliced():
     j = np.array([[0, -1, 1]] * 17)
     f = lambda x: np.tanh(np.mean(np.concatenate([x, x[:1]])[j]))

@@ -41,6 +41,7 @@ SHORT, LONG = 40, 150  # scalar operations of a nest, for few elements and for m
 DEEP = 64  # views of views, of which a nest looks through at most: each may be a branch inside of the others
 LONGEST = 600  # of nests over so many that what lies between them does not stay in the cache
 LANES, COSTLY = 8, 4  # elements of a row that vectors take, at least, where each takes so many operations
+ASSEMBLED = 256  # elements of an array that is put together wherever one is read, at most
 NEAR = 64  # turns of inner loops, beside which such operations once for each row take long
 # elements of a reduction that are computed one by one, as many copies of what is reduced; of little work, all
 # that are too few for vectors
@@ -474,6 +475,8 @@ class _Stored:
 def _roots(program: Program, makers: Any, fusable: dict[int, bool]) -> tuple[dict[Var, None], set[int]]:
     """Return the values that have memory from the start, and the reductions that are written out, by `id`."""
     found: dict[Var, None] = {y: None for y in program.outputs if isinstance(y, Var)}
+    updated = _updated(program, makers, fusable)
+    found |= updated
     uses: dict[Var, set[Any]] = {}
     for e in program.equations:
         if not fusable[id(e)]:
@@ -481,11 +484,11 @@ def _roots(program: Program, makers: Any, fusable: dict[int, bool]) -> tuple[dic
             continue
         if e.name == "scatter_add" or (PRIMITIVES[e.name].reduction and not _is_short(e, 0)):
             found[e.outs[0]] = None
-        if e.name in VIEWS:
+        if e.name in VIEWS and e.outs[0] not in updated:
             continue
         for a in e.args:
             if isinstance(a, Var):
-                for base, repeated in _bases(a, e.outs[0].aval.shape, makers, fusable):
+                for base, repeated in _bases(a, e.outs[0].aval.shape, makers, fusable, updated):
                     uses.setdefault(base, set()).add((id(e), a))
                     if repeated:
                         uses[base].add(None)
@@ -529,12 +532,37 @@ def _work(e: Equation) -> int:
     return scalar_work(e.name)
 
 
-def _bases(a: Var, shape: Shape, makers: Any, fusable: Any) -> Iterable[tuple[Var, bool]]:
+def _updated(program: Program, makers: Any, fusable: dict[int, bool]) -> dict[Var, None]:
+    """Return arrays that were written to and are read more than once: they are not put together each time.
+
+    Otherwise each step of a loop that writes to an array would go through those before it.
+    """
+    users: dict[Var, set[int]] = {}
+    for e in program.equations:
+        if not fusable[id(e)] or (e.name in VIEWS and e.name != "update"):
+            continue
+        todo, seen = [a for a in e.args if isinstance(a, Var)], set[Var]()
+        while todo:
+            v = todo.pop()
+            made = makers[v][0] if v in makers and v not in seen else None
+            seen.add(v)
+            if made is None or not fusable[id(made)] or made.name not in VIEWS:
+                continue
+            if made.name == "update" and v.aval.size > ASSEMBLED:
+                users.setdefault(v, set()).add(id(e))
+            else:
+                todo += [a for a in made.args if isinstance(a, Var)]
+    return {v: None for v, found in users.items() if len(found) > 1}
+
+
+def _bases(
+    a: Var, shape: Shape, makers: Any, fusable: Any, stored: Container[Var]
+) -> Iterable[tuple[Var, bool]]:
     """Yield the computed values that `a` shows, and whether one is repeated along an outer axis."""
     todo, seen = [(a, _repeats(a.aval.shape, shape))], set()
     while todo:
         v, repeated = found = todo.pop()
-        if v not in makers or found in seen:
+        if v not in makers or v in stored or found in seen:
             continue
         seen.add(found)
         e, _ = makers[v]
