@@ -105,6 +105,23 @@ def gaussian_process(xp, log, x, y):
     return 0.5 * xp.sum(z**2) + xp.sum(xp.log(xp.diagonal(factor)))
 
 
+def scaled_regression(r, n, d):
+    x = r.normal(size=(n, d))
+    return np.r_[0.1 * r.normal(size=d), 0.1, -1.0], x, np.sin(x[:, 0]) + 0.1 * r.normal(size=n)
+
+
+@program("linear algebra", scaled_regression, {"Matern process, 5 scales": (120, 5)}, (8, 2))
+def matern_process(xp, log, x, y):
+    d = x.shape[1]
+    z = x * xp.exp(-log[:d])
+    q = xp.sqrt(5 * xp.sum((z[:, None, :] - z[None, :, :]) ** 2, axis=-1) + 1e-6)
+    noise = xp.exp(log[d + 1]) + 1e-3
+    k = xp.exp(log[d]) * (1 + q + q**2 / 3) * xp.exp(-q) + noise * xp.asarray(np.eye(x.shape[0]))
+    factor = xp.linalg.cholesky(k)
+    white = xp.solve_triangular(factor, y[:, None], lower=True)
+    return 0.5 * xp.sum(white**2) + xp.sum(xp.log(xp.diagonal(factor)))
+
+
 @program("linear algebra", regression, {"evidence of a Bayesian regression": (300, 40)}, (8, 3), wrt=(0,))
 def evidence(xp, log, x, y):
     a = xp.exp(log[0]) * xp.eye(x.shape[1]) + xp.exp(log[1]) * (x.T @ x)
@@ -265,6 +282,27 @@ def schroedinger(xp, potential):
     for _ in range(20):
         wave = xp.fft.ifft(kinetic * xp.fft.fft(wave * kick))
     return xp.sum((xp.real(wave) ** 2 + xp.imag(wave) ** 2) * xp.asarray(x))
+
+
+@program("complex", lambda r, n: (r.normal(size=(n, n)),), {"vorticity by its spectrum": (48,)}, (8,))
+def vorticity(xp, start):
+    n = start.shape[0]
+    k = np.fft.fftfreq(n, 1 / n)
+    kx, ky = np.meshgrid(k, k, indexing="ij")
+    size = kx**2 + ky**2
+    inverse = xp.asarray(1 / np.where(size == 0, 1, size))
+    kept, decay = xp.asarray((size < (n / 3) ** 2) * 0.01), xp.asarray(1 / (1 + 0.001 * size))
+    along, across = xp.asarray(1j * kx), xp.asarray(1j * ky)
+
+    def there(z):
+        return xp.real(xp.fft.ifft2(z))
+
+    w = xp.fft.fft2(start)
+    for _ in range(8):
+        stream = w * inverse
+        carried = there(across * stream) * there(along * w) - there(along * stream) * there(across * w)
+        w = (w - kept * xp.fft.fft2(carried)) * decay
+    return xp.mean(there(w) ** 2)
 
 
 @program("complex", lambda r, n: (r.normal(size=(2, n)) * 0.2,), {"complex iteration": (20000,)}, (7,))

@@ -202,6 +202,34 @@ def t_sne(xp, x, p):
     return xp.mean(p * xp.log(1 + gap)) + xp.log(xp.sum(weights))
 
 
+def neighbours(r, n, m, k):
+    places = [r.integers(0, n, size) for size in (m, m, (m, k))]
+    return r.normal(size=(n, 2)), *places, r.uniform(size=m)
+
+
+@program("statistics", neighbours, {"UMAP, 5 negative samples": (1000, 6000, 5)}, (8, 20, 5))
+def umap(xp, x, i, j, others, weights):
+    def near(gap):
+        return 1 / (1 + 1.58 * (xp.sum(gap**2, axis=-1) + 1e-6) ** 0.895)
+
+    attracted, repelled = near(x[i] - x[j]), near(x[i][:, None] - x[others])
+    return -xp.mean(weights * xp.log(attracted)) - xp.mean(xp.log(1 - repelled + 1e-4))
+
+
+@program(
+    "statistics",
+    lambda r, n, d, k: (r.normal(size=(d, k)), r.normal(size=(n, d)), np.eye(k)[r.integers(0, k, n)]),
+    {"five classes": (5000, 20, 5)},
+    (9, 3, 5),
+)
+def classes(xp, w, x, labels):
+    scores = x @ w
+    p = xp.softmax(scores, axis=1)
+    return xp.mean(xp.logsumexp(scores, axis=1) - xp.sum(labels * scores, axis=1)) + 0.1 * xp.mean(
+        p[:, 0] ** 2
+    )
+
+
 def options_of(r, n):
     return r.uniform(80, 120, n), r.uniform(80, 120, n), r.uniform(0.1, 0.5, n), r.uniform(0.2, 2, n)
 

@@ -325,6 +325,9 @@ def torch_namespace(torch: Any) -> Any:
         def swapaxes(self, x, a, b):
             return torch.swapaxes(x, a, b)
 
+        def pad(self, x, width):
+            return functional.pad(x, (width,) * (2 * x.ndim))
+
         def transpose(self, x, axes):
             return torch.permute(x, axes)
 

@@ -499,3 +499,20 @@ def trimmed(xp, x):
 def largest(xp, x):
     top = xp.max(x, axis=1)
     return xp.mean(xp.log(xp.mean(xp.exp(x - top[:, None]), axis=1)) + top * xp.tanh(xp.min(x, axis=1)))
+
+
+@program(
+    "geometry",
+    lambda r, n: (r.uniform(size=(n, n)), r.uniform(size=(n, n)), r.uniform(size=(5, 5)) / 25),
+    {"deblurring by shifted images": (128,)},
+    (8,),
+)
+def deblurring(xp, x, seen, weights):
+    n = x.shape[0]
+    wide = xp.pad(x, 2)
+    blurred = 0.0
+    for i in range(5):
+        for j in range(5):
+            blurred = blurred + weights[i, j] * wide[i : i + n, j : j + n]
+    across, down = x[1:, :-1] - x[:-1, :-1], x[:-1, 1:] - x[:-1, :-1]
+    return xp.mean((blurred - seen) ** 2) + 0.1 * xp.mean(xp.sqrt(across**2 + down**2 + 1e-6))
