@@ -341,11 +341,17 @@ class Call:
 Step = Nest | Call
 
 
-def _is_short(equation: Equation, work: int) -> bool:
-    """Return whether a reduction is over so few elements that it is written out; `work`: of each of them."""
+def _is_short(equation: Equation, work: int, of_little: int) -> bool:
+    """Return whether a reduction is over so few elements that it is written out.
+
+    Args:
+        equation: the reduction.
+        work: that of each element.
+        of_little: the number of elements, at most, where that is little.
+    """
     shape = shape_of(equation.args[0])
     count = math.prod(shape[i] for i in equation.params["axes"])
-    most = OF_LITTLE if work <= LITTLE else WRITTEN_OUT
+    most = of_little if work <= LITTLE else WRITTEN_OUT
     return 0 < count <= most and math.prod(equation.outs[0].aval.shape) >= SMALL
 
 
@@ -394,17 +400,18 @@ def holds(dtype: np.dtype[Any], x: Any) -> bool:
 
 
 def fuse(
-    program: Program, constants: dict[Var, np.ndarray[Any, Any]]
+    program: Program, constants: dict[Var, np.ndarray[Any, Any]], *, vectors: bool = True
 ) -> tuple[list[Step], dict[Var, tuple[Equation, int]]]:
     """Return the steps that compute a program, and the equation that makes each variable.
 
     Args:
         program: decomposed.
         constants: the arrays of variables that are constant.
+        vectors: whether loops are for a processor with vectors, which short inner ones do not use.
     """
     makers = {v: (e, i) for e in program.equations for i, v in enumerate(e.outs)}
     fusable = {id(e): is_fusable(e) for e in program.equations}
-    chosen, short = _roots(program, makers, fusable)
+    chosen, short = _roots(program, makers, fusable, OF_LITTLE if vectors else WRITTEN_OUT)
     analyses: dict[tuple[Var, tuple[int, ...]], Analysis] = {}  # by the axes that were unrolled before
     alike = Alike(makers, constants)
     known: dict[Any, tuple[Analysis, list[Var]]] = {}
@@ -436,7 +443,7 @@ def fuse(
             break
         chosen |= dict.fromkeys(more)
         analyses = {k: a for k, a in analyses.items() if a.computed.isdisjoint(more)}
-    return _Schedule(makers).run(program, fusable, roots), makers
+    return _Schedule(makers, vectors=vectors).run(program, fusable, roots), makers
 
 
 def _unrolled_alike(roots: dict[Var, Root]) -> list[Root]:
@@ -472,7 +479,9 @@ class _Stored:
         return found
 
 
-def _roots(program: Program, makers: Any, fusable: dict[int, bool]) -> tuple[dict[Var, None], set[int]]:
+def _roots(
+    program: Program, makers: Any, fusable: dict[int, bool], of_little: int
+) -> tuple[dict[Var, None], set[int]]:
     """Return the values that have memory from the start, and the reductions that are written out, by `id`."""
     found: dict[Var, None] = {y: None for y in program.outputs if isinstance(y, Var)}
     updated = _updated(program, makers, fusable)
@@ -482,7 +491,7 @@ def _roots(program: Program, makers: Any, fusable: dict[int, bool]) -> tuple[dic
         if not fusable[id(e)]:
             found |= {a: None for a in e.args if isinstance(a, Var)}
             continue
-        if e.name == "scatter_add" or (PRIMITIVES[e.name].reduction and not _is_short(e, 0)):
+        if e.name == "scatter_add" or (PRIMITIVES[e.name].reduction and not _is_short(e, 0, of_little)):
             found[e.outs[0]] = None
         if e.name in VIEWS and e.outs[0] not in updated:
             continue
@@ -505,7 +514,7 @@ def _roots(program: Program, makers: Any, fusable: dict[int, bool]) -> tuple[dic
         for v in e.outs:
             before = sum(work.get(a, 0) for a in inside)
             if PRIMITIVES[e.name].reduction:
-                if _is_short(e, before):
+                if _is_short(e, before, of_little):
                     short.add(id(e))
                 else:
                     found[v] = None
@@ -589,8 +598,8 @@ def _repeats(shape: Shape, target: Shape) -> bool:
 class _Schedule:
     """Steps in the making: every root goes to the nest of others like it, or to one of its own."""
 
-    def __init__(self, makers: Any) -> None:
-        self.makers = makers
+    def __init__(self, makers: Any, *, vectors: bool) -> None:
+        self.makers, self.vectors = makers, vectors
         self.steps: list[Step | None] = []
         self.where: dict[Var, int] = {}  # the step that computes a variable
         self.root: dict[Var, Root] = {}
@@ -627,7 +636,9 @@ class _Schedule:
         """Add the phases of a nest to another one, of which it reads something, where that is right."""
         roots = [*before.roots, *nest.roots]
         floats = before.floats | nest.floats
-        if before.tails or nest.tails or any(r.scatters for r in roots) or _slow(before.roots, nest.roots):
+        if before.tails or nest.tails or any(r.scatters for r in roots):
+            return False
+        if self.vectors and _slow(before.roots, nest.roots):
             return False
         if len(floats) > max(len(before.floats), len(nest.floats)) or before.work + nest.work > LONGEST:
             return False
@@ -663,7 +674,7 @@ class _Schedule:
         """Add `root` to `nest` where that is right and gains something."""
         if root.scatters or any(r.scatters for r in nest.roots):
             return False
-        if _slow(nest.roots, [root]):
+        if self.vectors and _slow(nest.roots, [root]):
             return False
         mixed = len(nest.floats | root.floats) > max(len(nest.floats), len(root.floats))
         if nest.work + root.work > limit(math.prod(root.loops)) or mixed:

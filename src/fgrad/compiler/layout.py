@@ -120,6 +120,7 @@ class Plan:
     """A program laid out: its inputs and outputs, and the slots of what arrays there are when it runs."""
 
     align: int  # of what the place of a buffer is a multiple
+    vectors: bool = True  # whether kernels are for a processor with vectors
     donations: dict[int, int]  # output -> the input in whose memory it lies
 
     def __init__(self, plain: Plain) -> None:
@@ -177,7 +178,7 @@ class Block:
         self.known: dict[Any, int] = known
         known |= {v: plan.constant(x) for v, x in plain.constants.items()}
         self.bound: set[Any] = known.keys() - set(free)  # what has a slot, and is not free
-        self.steps, self.makers = fuse(plain.program, plain.constants)
+        self.steps, self.makers = fuse(plain.program, plain.constants, vectors=plan.vectors)
         self.nests = {i: s for i, s in enumerate(self.steps) if isinstance(s, Nest)}
         self.calls = {i: s.equation for i, s in enumerate(self.steps) if isinstance(s, Call)}
         self.inner: dict[int, Any] = {}  # loops and branches, by the number of their step

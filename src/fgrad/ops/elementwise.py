@@ -434,7 +434,7 @@ def _unless_usual(usual: Rule, pattern: Pattern, vjp: Rule, least: int) -> Rule:
     """Return the reverse step that multiplies by the slopes that `usual` gives; `vjp` where it gives none."""
 
     def call(ct: Any, *saved: Any) -> Any:
-        if 1 < ct.size < least and (slopes := usual(*saved)) is not None:
+        if ct.__class__ is np.ndarray and 1 < ct.size < least and (slopes := usual(*saved)) is not None:
             return [np.multiply(ct, s) for s, tracked in zip(slopes, pattern) if tracked]  # noqa: B905
         return vjp(ct, *saved)
 

@@ -103,7 +103,7 @@ class Plan(layout.Plan):
         donated: inputs in whose memory outputs may lie: of which `donations` tells output -> input.
     """
 
-    align = ALIGN
+    align, vectors = ALIGN, False
 
     def __init__(self, program: Program, place: Device, donated: Collection[int] = ()) -> None:
         plain = self.plain(program)
