@@ -14,7 +14,8 @@ from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer
 from fgrad.names import offered as _offered
 from fgrad.ops.triangular import solve_triangular
-from fgrad.transforms.operations import Operation
+from fgrad.transforms.callbacks import pure_callback
+from fgrad.transforms.custom import custom_jvp
 
 __all__ = ["cholesky", "ormqr", "symmetrized"]
 
@@ -88,9 +89,8 @@ def _push(primals: Any, tangents: Any) -> Any:
 
 
 # for matrices whose values are not known yet, so that nobody can be told of an error
-_FACTOR: Operation = Operation(
-    "factor_or_nan", run=_run, shape=lambda a: a, jvp=_push, batch=lambda mapped, a: (_FACTOR(a), True)
-)
+_FACTOR: Any = custom_jvp(lambda a: pure_callback(_run, a, a, vmap_method="broadcast_all"))
+_FACTOR.defjvp(_push)
 
 
 def _adjoint(x: Any) -> Any:
