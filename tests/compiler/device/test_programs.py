@@ -38,7 +38,7 @@ PROGRAMS = {  # name: the function, the kinds of steps it becomes, its arguments
     "flat": (lambda x: np.sin(x) * x + 1, ["flat"], X),
     "broadcast": (lambda x, v: np.exp(x * v) + v, ["flat"], X, V),
     "transposed": (lambda x: (x.T * 2)[::-1, 1:4], ["flat"], X),
-    "pieces": (lambda x: np.concatenate([x, x * 2], 1)[:, ::3], ["rows"], X),
+    "pieces": (lambda x: np.concatenate([x, x * 2], 1)[:, ::3], ["flat"], X),
     "truths": (lambda x: np.where(x > 1, x, 0) + (x > 1), ["flat"], X),
     "gather": (lambda x: x[np.array([0, -2, 1])] * 2, ["flat"], X),
     "float32": (lambda x: np.tanh(x) * np.float32(2), ["flat"], X.astype("f")),
