@@ -98,6 +98,11 @@ def test_a_limit_that_is_no_number(monkeypatch):
 
 # functions that remember every result, because there are few arguments: what those are
 FEW = {
+    "kernels/scalars.py": {"_common", "unified"},  # kinds, flags, dtypes
+    "kernels/fourier.py": {"_loop"},  # kinds, flags, dtypes
+    "kernels/extremes.py": {"_kernel"},  # kinds, flags, dtypes
+    "kernels/assembly.py": {"_words"},  # kinds, flags, dtypes
+    "compat/numba_pipeline.py": {"short"},  # a truth value
     "adjoints/formulas.py": {"_has_smooth_slopes"},  # names of atoms
     "adjoints/records.py": {"_reader"},  # names of fields
     "adjoints/slopes.py": {"_call_type", "_template"},  # atoms, functions of kernels with types of operands
