@@ -174,3 +174,27 @@ def test_another_manager_may_take_its_tensors_over():
     with gm:
         gm.backward(x * x)
     close(x.grad, 6.0)
+
+
+def test_what_a_rule_of_the_user_saved_goes_with_the_recording_although_its_output_lives():
+    @fg.custom_vjp
+    def twice(x):
+        return x * 2.0
+
+    saved = []
+
+    def forward(x):
+        y = x * 2.0
+        saved.append(value(y))
+        return y * 1.0, y
+
+    twice.defvjp(forward, lambda y, ct: (ct * 2.0 + 0.0 * y,))
+    for end in ("backward", "release"):
+        x = tensor([1.0, 2.0])
+        with GradManager().attach(x) as gm:
+            y = twice(x)
+            assert saved[-1]() is not None
+            if end == "backward":
+                gm.backward(y, np.ones(2))
+        assert saved.pop()() is None
+        close(y, [2.0, 4.0])

@@ -147,7 +147,7 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
     avals = [(o._value.shape, o._value.dtype) for o in outs]
     for tape, parents, pattern in links:
         aval = avals if several else avals[0]
-        node = tape.node(vjp_rule, (pattern,), parents, aval=aval)
+        node = tape.node(vjp_rule, (pattern, rule), parents, aval=aval)
         for i, out in enumerate(outs):
             if avals[i][1].kind in "fc":
                 out._nodes += (tape.node(Pick(i, len(outs)), (), (node,)) if several else node,)
@@ -251,11 +251,14 @@ def _free(x: Any, others: Sequence[Any] = ()) -> Tensor:
 
 
 def _vjp_rule(rule: Rule, args: Sequence[Any], *, several: bool) -> VJP:
-    """Return the vjp rule of one application, which takes a list of cotangents if outputs are `several`."""
+    """Return the vjp rule of one application, which takes a list of cotangents if outputs are `several`.
+
+    It knows nothing of what `rule` keeps: that is saved by the node, which lets go of it once it is spent.
+    """
     avals = [aval_of(a._value if a.__class__ is Tensor else a) for a in args]
     errors = setting()
 
-    def call(ct: Any, pattern: tuple[bool, ...]) -> list[Any]:
+    def call(ct: Any, pattern: tuple[bool, ...], rule: Rule) -> list[Any]:
         given = ct if several else (ct,)
         if not rule.in_arrays:
             given = [None if c is None else _as_tensor(c) for c in given]
@@ -284,11 +287,18 @@ def _vjp_rule(rule: Rule, args: Sequence[Any], *, several: bool) -> VJP:
         return back
 
     vjp_rule = VJP(call)
-    push = rule.forward_rule()
-    vjp_rule.title, vjp_rule.push = rule.name, push
-    if push is not None and not several:
-        vjp_rule.push = lambda tangents, pattern: push(tangents, pattern)[0]
+    vjp_rule.title = rule.name
+    if rule.forward_rule() is not None:
+        vjp_rule.push = _push_each if several else _push_one
     return vjp_rule
+
+
+def _push_each(tangents: Any, pattern: tuple[bool, ...], rule: Any) -> Any:
+    return rule.forward_rule()(tangents, pattern)
+
+
+def _push_one(tangents: Any, pattern: tuple[bool, ...], rule: Any) -> Any:
+    return rule.forward_rule()(tangents, pattern)[0]
 
 
 _ARRAYS = (Tensor, np.ndarray, np.generic)
