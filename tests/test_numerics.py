@@ -12,7 +12,7 @@ import pytest
 from tests.helpers import close, exactly
 
 import fgrad as fg
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 from fgrad.expr.atoms import ATOMS
 from fgrad.scipy import interpolate, ndimage
 

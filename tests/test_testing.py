@@ -10,8 +10,8 @@ import pytest
 
 import fgrad as fg
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES, Primitive, by_argument, flat
-from fgrad.core.tensor import bind
 from fgrad.ops.linear import sum_axes
 from fgrad.testing import check_grads, check_primitive, check_row
 

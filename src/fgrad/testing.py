@@ -10,8 +10,9 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES, Primitive
-from fgrad.core.tensor import Tensor, bind, tensor
+from fgrad.core.tensor import Tensor, tensor
 from fgrad.names import offered as _offered
 from fgrad.transforms.forward import jvp
 from fgrad.transforms.reverse import vjp

@@ -11,8 +11,8 @@ from tests.ops.test_primitives import SAMPLES
 
 import fgrad as fg
 from fgrad.archive.schema import has_code
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.tensor import bind
 
 LARGE = 400  # elements of operands of samples, of which smaller ones say the same
 

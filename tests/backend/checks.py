@@ -12,8 +12,8 @@ import numpy as np
 import fgrad as fg
 from fgrad import tree
 from fgrad.backend import devices
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.tensor import bind
 
 DEVICE = "cuda:0"
 LOOSE = {"e": 2e-3, "f": 1e-4, "F": 1e-4}  # relative; other dtypes: 1e-8

@@ -13,8 +13,8 @@ from tests.compiler.drawing import COMPLEX, DTYPES, INTEGERS, PYTHON, REALS, Dra
 from tests.compiler.simplify.patterns import Pattern, factors, reduction, viewed
 
 from fgrad import checkpoint_name
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.tensor import bind
 from fgrad.ops.indices import HOLE, filled
 
 LOWERED: dict[str, Pattern] = {}

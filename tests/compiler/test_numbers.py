@@ -16,7 +16,7 @@ from tests.helpers import grouped
 import fgrad as fg
 import fgrad.numpy as fnp
 from fgrad.compiler.simplify import simplify
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 
 
 def f64(*v: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fgrad as fg
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 
 ODD = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, 1.0, 2.0, np.nan, -3.0])
 

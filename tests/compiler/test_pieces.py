@@ -14,8 +14,8 @@ from tests.ops.test_primitives import SAMPLES, Sample
 import fgrad as fg
 from fgrad import lax, nn
 from fgrad.compiler import plan
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES, STACKS
-from fgrad.core.tensor import bind
 from fgrad.kernels import native, threads
 
 pytestmark = pytest.mark.skipif(native.interpreted(), reason="threads share machine code")

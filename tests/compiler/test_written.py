@@ -17,8 +17,8 @@ from tests.ops.test_primitives import SAMPLES
 import fgrad as fg
 from fgrad import lax
 from fgrad.compiler.matrix_loops import PAIRED
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.tensor import bind
 from fgrad.kernels import native
 from fgrad.scipy import linalg, signal, special
 

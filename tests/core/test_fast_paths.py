@@ -11,8 +11,8 @@ from tests.helpers import close
 
 import fgrad as fg
 import fgrad.numpy as fnp
+from fgrad.core import dispatch
 from fgrad.core import tape as tape_module
-from fgrad.core import tensor as tensor_module
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.snapshot import compact, is_private, private_copy
 from fgrad.core.trace import NOTHING, State
@@ -69,12 +69,12 @@ def obvious(request, monkeypatch):
         if "operation" in request.param:
             slow = State((), 0, None)
             slow.has_tracers, slow.sole = True, NOTHING
-            monkeypatch.setattr(tensor_module, "inherited_state", lambda: slow)
+            monkeypatch.setattr(dispatch, "inherited_state", lambda: slow)
         elif "recording" in request.param:
             slow = State((), 0, None)
             slow.has_tracers, slow.sole = True, NOTHING
-            monkeypatch.setattr(tensor_module, "inherited_state", lambda: slow)
-            monkeypatch.setattr(tensor_module, "apply_primitive", tensor_module._general)
+            monkeypatch.setattr(dispatch, "inherited_state", lambda: slow)
+            monkeypatch.setattr(dispatch, "apply_primitive", dispatch._general)
         else:
             sweep = tape_module.Tape.sweep
 

@@ -7,8 +7,8 @@ import pytest
 
 import fgrad as fg
 import fgrad.numpy as fnp
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.tensor import bind
 from fgrad.kernels import scans
 from fgrad.ops import linear
 

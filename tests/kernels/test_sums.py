@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 from fgrad.kernels import sums
 from fgrad.ops import linear
 

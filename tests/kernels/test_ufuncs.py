@@ -22,9 +22,9 @@ from fgrad.compiler.library import DTYPES, LIBRARY, is_native
 from fgrad.compiler.pairs import in_pairs
 from fgrad.compiler.written import written
 from fgrad.core.control_flow import PLAIN
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program
-from fgrad.core.tensor import bind
 from fgrad.kernels import native
 from fgrad.scipy import linalg
 from fgrad.scipy.special.primitives import TABLE

@@ -18,7 +18,7 @@ import numpy as np
 from tests.scipy.special_cases import CASES, is_constant
 
 import fgrad as fg
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.derive import chain
 from fgrad.expr.node import ONE, ZERO, Expr, apply, const, postorder, var

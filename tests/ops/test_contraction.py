@@ -8,7 +8,7 @@ import pytest
 
 import fgrad as fg
 import fgrad.numpy as fnp
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 from fgrad.ops import contraction
 
 RNG = np.random.default_rng(4)

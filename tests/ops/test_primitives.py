@@ -17,8 +17,8 @@ from tests.helpers import grouped
 from tests.scipy.special_cases import CASES, operands
 
 import fgrad as fg
+from fgrad.core.dispatch import binary, bind, unary
 from fgrad.core.primitive import ITSELF, LARGE, PRIMITIVES
-from fgrad.core.tensor import binary, bind, unary
 from fgrad.expr.atoms import ATOMS
 from fgrad.ops.indices import HOLE
 from fgrad.testing import check_primitive

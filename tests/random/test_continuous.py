@@ -10,8 +10,8 @@ from scipy.special import betainc
 
 import fgrad as fg
 from fgrad import random
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import NUMPY
-from fgrad.core.tensor import bind
 from fgrad.testing import check_grads
 
 COV = np.array([[2.0, 0.5], [0.5, 1.0]])

@@ -8,7 +8,7 @@ from scipy import stats
 
 import fgrad as fg
 from fgrad import random
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 
 # the known answers that Random123 publishes for threefry2x32, 20 rounds: counter, key, block
 KNOWN = [

@@ -12,8 +12,8 @@ from tests.scipy.special_cases import CASES, is_constant
 
 import fgrad as fg
 from fgrad.compiler.elementwise import Elementwise
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import MEDIUM, PRIMITIVES
-from fgrad.core.tensor import bind
 from fgrad.scipy.special.formulas import CANCELLING, FORMULAS
 
 rng = np.random.default_rng(0)

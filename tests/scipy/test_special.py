@@ -12,8 +12,8 @@ import scipy.special as theirs
 from tests.scipy.special_cases import CASES, is_constant
 
 import fgrad as fg
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import NUMPY
-from fgrad.core.tensor import bind
 from fgrad.scipy import special
 from fgrad.scipy.special.primitives import TABLE
 

@@ -9,8 +9,8 @@ from tests.ops.test_primitives import FLAT, SAMPLES
 
 import fgrad as fg
 from fgrad import lax, sparse
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.tensor import bind
 from fgrad.sparse import dependencies
 
 RNG = np.random.default_rng(3)

@@ -20,8 +20,8 @@ from tests.transforms.test_stage import RULED
 
 import fgrad as fg
 import fgrad.numpy as fnp
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.tensor import bind
 from fgrad.transforms.procedure import Procedure
 
 X, Y = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]]), np.array([1.0, 2.0, 3.0])

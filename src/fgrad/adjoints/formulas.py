@@ -15,7 +15,7 @@ from numba import types
 from fgrad.adjoints.names import nodes_of
 from fgrad.adjoints.slopes import atom_of
 from fgrad.adjoints.syntax import Assign, For, Function, Store, element_of
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, Operand, var
 

@@ -17,9 +17,9 @@ from fgrad.adjoints.launches import launched
 from fgrad.adjoints.programs import Program, tangent_places
 from fgrad.compiler.library import LIBRARY, ON_PAIRS
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
 from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES, VJP, Pattern, Primitive, Rule, register
-from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, reshape
 
 ROWS = 2**20  # elements of cotangents of single examples, at most, that are held to be summed

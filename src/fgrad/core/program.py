@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.dispatch import bind
 from fgrad.core.display import dot_of, html_of
 from fgrad.core.primitive import PRIMITIVES, Primitive
-from fgrad.core.tensor import Tensor, bind, is_tracked
+from fgrad.core.tensor import Tensor, is_tracked
 from fgrad.core.trace import Tracer, place_of
 from fgrad.errors import NonFiniteError
 from fgrad.locks import lazy

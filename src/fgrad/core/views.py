@@ -18,9 +18,10 @@ from weakref import ref
 
 import numpy as np
 
+from fgrad.core.dispatch import apply_linear, bind
 from fgrad.core.placement import buffer_of
 from fgrad.core.primitive import FUNCTIONS, Primitive
-from fgrad.core.tensor import Tensor, apply_linear, bind, wrap
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import (
     State,
     Tracer,

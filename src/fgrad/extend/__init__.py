@@ -16,10 +16,11 @@ import numpy as np
 
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import device_of
 from fgrad.core.primitive import PRIMITIVES, Rule
 from fgrad.core.stored import PLAIN
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, Operand, apply, postorder, var, variables
 from fgrad.extend.jaxprs import eval_jaxpr, make_jaxpr

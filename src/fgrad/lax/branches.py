@@ -11,7 +11,8 @@ from fgrad import tree
 from fgrad.blocks import suppress
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.control_flow import Branches, avals_out
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.dispatch import bind
+from fgrad.core.tensor import Tensor
 from fgrad.lax.bodies import abstract, closed, sharing
 from fgrad.lax.predicates import choose, demand_equal, following, scalar
 from fgrad.lax.trees import kind_of

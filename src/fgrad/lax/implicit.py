@@ -16,9 +16,10 @@ from fgrad import tree
 from fgrad.backend.devices import as_array, copied
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.control_flow import avals_out
+from fgrad.core.dispatch import linear_tapes, node_on, refuse_followed
 from fgrad.core.placement import near, with_zeros
 from fgrad.core.program import Program
-from fgrad.core.tensor import Tensor, linear_tapes, node_on, refuse_followed
+from fgrad.core.tensor import Tensor
 from fgrad.core.trace import running
 from fgrad.lax.opaque import OpaqueRule, apply_opaque, plain_value
 from fgrad.lax.trees import as_tensors

@@ -10,7 +10,8 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.control_flow import While
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.dispatch import bind
+from fgrad.core.tensor import Tensor
 from fgrad.lax.bodies import Closed, closed, fitting, promoted, sharing
 from fgrad.lax.predicates import anywhere, choose, differs, following, going, scalar
 from fgrad.lax.scans import counted, scan

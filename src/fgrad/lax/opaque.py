@@ -14,7 +14,8 @@ import numpy as np
 from fgrad.backend.devices import copied
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Code
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.dispatch import bind
+from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer, below, current, running
 from fgrad.lax.trees import stack
 from fgrad.transforms.calling import has_tensor, is_traced, plain

@@ -11,10 +11,11 @@ import numpy as np
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import aval_of
 from fgrad.core.control_flow import Back, Branches, Code, Mapped, Scan, While, avals_out
+from fgrad.core.dispatch import bind, refuse_followed
 from fgrad.core.placement import near, with_zeros
 from fgrad.core.primitive import VJP, declare
 from fgrad.core.stored import PLAIN, Stored
-from fgrad.core.tensor import Tensor, bind, refuse_followed
+from fgrad.core.tensor import Tensor
 from fgrad.core.trace import running
 from fgrad.lax.bodies import run
 from fgrad.lax.branches import switch

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.tensor import bind
 from fgrad.lax.loops import while_loop
 from fgrad.lax.scans import scan
 from fgrad.ops import iterations

@@ -11,7 +11,8 @@ import numpy as np
 from fgrad import tree
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.control_flow import Scan, avals_out
-from fgrad.core.tensor import bind, wrap
+from fgrad.core.dispatch import bind
+from fgrad.core.tensor import wrap
 from fgrad.lax.bodies import fitting, promoted
 from fgrad.lax.checkpointing import scan_in_parts
 from fgrad.lax.trees import Carry, pair, stack

@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.lib.array_utils import normalize_axis_index
 
-from fgrad.core.tensor import bind, unary
+from fgrad.core.dispatch import bind, unary
 from fgrad.docstrings import completes
 from fgrad.numpy.reductions import inexact
 from fgrad.numpy.rounding import clip

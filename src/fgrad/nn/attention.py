@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
-from fgrad.core.tensor import bind
 from fgrad.nn.exponentials import softmax
 from fgrad.numpy.einstein import einsum
 from fgrad.numpy.permutations import repeat

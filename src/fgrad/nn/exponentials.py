@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
-from fgrad.core.tensor import bind
 from fgrad.nn.activations import real
 from fgrad.numpy import reductions
 from fgrad.numpy.arrays import as_value

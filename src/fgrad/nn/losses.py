@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from fgrad.core.tensor import Tensor, unary
+from fgrad.core.dispatch import unary
+from fgrad.core.tensor import Tensor
 from fgrad.nn.exponentials import log_softmax, logsumexp
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.indexing import take_along_axis

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.numpy.moments import mean, var
 from fgrad.numpy.reductions import axes_of, inexact

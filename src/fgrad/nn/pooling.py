@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
-from fgrad.core.tensor import bind
 from fgrad.nn.geometry import check_windows, pads, per_axis
 from fgrad.numpy.reductions import inexact
 from fgrad.ops.windows import Geometry, Pads, Steps

@@ -10,9 +10,10 @@ import numpy as np
 
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import adopted, is_foreign
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import buffer_of, near
 from fgrad.core.snapshot import refuse_subclass
-from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import Tracer
 from fgrad.core.views import is_array, is_laid_out, memory_of, unordered
 from fgrad.numpy.registry import as_array, holds_tensor, implements

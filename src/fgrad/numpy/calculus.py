@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 from fgrad.core.views import unordered
 from fgrad.numpy.arrays import alike, as_value, operands, promoted
 from fgrad.numpy.cumulative import cumsum, diff

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from fgrad.core.tensor import Tensor, bind, unary
+from fgrad.core.dispatch import bind, unary
+from fgrad.core.tensor import Tensor
 from fgrad.numpy.arrays import known, together
 from fgrad.numpy.reductions import all as _all
 from fgrad.numpy.registry import implements

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.tensor import Tensor, bind, unary
+from fgrad.core.dispatch import bind, unary
+from fgrad.core.tensor import Tensor
 from fgrad.numpy.arrays import (
     as_value,
 )

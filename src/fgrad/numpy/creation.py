@@ -11,8 +11,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.backend.devices import is_foreign, maker
+from fgrad.core.dispatch import binary, bind, unary
 from fgrad.core.placement import buffer_of, device_of, near
-from fgrad.core.tensor import Tensor, binary, bind, unary, wrap
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.views import laid_out_like, unordered
 from fgrad.numpy.arrays import (
     PYTHON,

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.compat.numpy import NO_VALUE
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
-from fgrad.core.tensor import bind
 from fgrad.core.views import unordered
 from fgrad.numpy.arrays import as_value, next_to, together
 from fgrad.numpy.joining import concatenate

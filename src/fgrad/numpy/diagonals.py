@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import placed
-from fgrad.core.tensor import bind
 from fgrad.numpy.arrays import (
     as_value,
 )

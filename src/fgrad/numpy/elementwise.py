@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.tensor import Tensor, bind, unary
+from fgrad.core.dispatch import bind, unary
+from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.registry import Binary, Paired, Unary, as_array, implements

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad import tree
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import buffer_of, near
-from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import current, user_place
 from fgrad.core.views import laid_out_like
 from fgrad.numpy.arrays import array, as_value, asarray, concrete, together

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near, placed
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.numpy.arrays import as_tensor, concrete, known, next_to, seen, together
 from fgrad.numpy.cumulative import diff
 from fgrad.numpy.ordering import searchsorted

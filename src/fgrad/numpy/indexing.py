@@ -11,6 +11,7 @@ from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array as array_of
 from fgrad.backend.devices import copied, on_host
+from fgrad.core.dispatch import apply_unary, binary, bind
 from fgrad.core.observers import observed_primitives
 from fgrad.core.primitive import (
     CHEAP,
@@ -22,7 +23,7 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.stored import PLAIN
 from fgrad.core.tape import CUT
-from fgrad.core.tensor import Tensor, apply_unary, binary, bind, wrap
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import Tracer
 from fgrad.core.views import is_array, rebind, view_of
 from fgrad.numpy.arrays import (

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.tensor import Tensor, alias, bind
+from fgrad.core.tensor import Tensor, alias
 from fgrad.core.trace import Tracer
 from fgrad.core.views import check_writable, has_views, is_array, rebind, reshape_handle, unordered
 from fgrad.numpy.arrays import as_places, as_target, concrete, known, next_to, number_type

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.dispatch import bind
+from fgrad.core.tensor import Tensor
 from fgrad.core.views import unordered
 from fgrad.numpy.arrays import (
     as_target,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.tensor import bind, unary
+from fgrad.core.dispatch import bind, unary
 from fgrad.numpy.arrays import as_value, known, operands, promoted, seen
 from fgrad.numpy.joining import concatenate
 from fgrad.numpy.ordering import argsort, searchsorted

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 from fgrad.numpy.arrays import (
     ones_before,
     recopied,

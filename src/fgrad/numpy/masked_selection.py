@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.tensor import Tensor, alias, bind
+from fgrad.core.dispatch import bind
+from fgrad.core.tensor import Tensor, alias
 from fgrad.core.trace import Tracer, current, place_of, user_line
 from fgrad.core.views import in_place
 from fgrad.errors import NoValueError

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.compat.numpy import NO_VALUE
+from fgrad.core.dispatch import apply_linear, binary, bind, unary
 from fgrad.core.placement import near
-from fgrad.core.tensor import apply_linear, binary, bind, unary
 from fgrad.core.views import unordered
 from fgrad.numpy.arrays import alike, as_value, next_to, operands
 from fgrad.numpy.reductions import _MEAN, _mask, asked, axes_of, finished, inexact, sum, target

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.compat.numpy import NO_VALUE
-from fgrad.core.tensor import bind, unary
+from fgrad.core.dispatch import bind, unary
 from fgrad.numpy.arrays import as_value, next_to, seen
 from fgrad.numpy.cumulative import cumprod, cumsum
 from fgrad.numpy.moments import abs2, rooted

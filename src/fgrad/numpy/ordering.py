@@ -9,8 +9,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.compat.numpy import NO_VALUE
+from fgrad.core.dispatch import bind, unary
 from fgrad.core.placement import near
-from fgrad.core.tensor import Tensor, bind, is_tracked, unary, wrap
+from fgrad.core.tensor import Tensor, is_tracked, wrap
 from fgrad.core.trace import Tracer
 from fgrad.core.views import unordered
 from fgrad.numpy.arrays import as_tensor, as_value, concrete, known, next_to, together

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.dispatch import bind, unary
 from fgrad.core.placement import placed
-from fgrad.core.tensor import Tensor, alias, bind, unary
+from fgrad.core.tensor import Tensor, alias
 from fgrad.core.trace import Tracer
 from fgrad.core.views import is_laid_out, memory_of, unordered
 from fgrad.numpy.arrays import as_target, as_value, asarray, next_to

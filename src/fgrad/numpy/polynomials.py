@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer
 from fgrad.numpy.arrays import as_tensor, as_value, asarray, concrete, next_to, operands, seen, together
 from fgrad.numpy.joining import concatenate

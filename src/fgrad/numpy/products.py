@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from fgrad.core.dispatch import apply_primitive, bind
 from fgrad.core.primitive import FOREIGN, PRIMITIVES, UFUNCS
-from fgrad.core.tensor import Tensor, apply_primitive, bind, wrap
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.views import unordered
 from fgrad.numpy.arrays import together
 from fgrad.numpy.diagonals import diagonal

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad.compat.numpy import NO_VALUE
+from fgrad.core.dispatch import apply_linear, bind
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.tensor import Tensor, apply_linear, bind
+from fgrad.core.tensor import Tensor
 from fgrad.numpy.arrays import alike, as_item, as_value, is_scalar, next_to
 from fgrad.numpy.registry import as_scalar, implements, named, stored
 from fgrad.ops import linear

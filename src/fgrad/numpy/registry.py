@@ -12,9 +12,10 @@ import numpy as np
 
 from fgrad.compat.cpython import frame_of
 from fgrad.compat.scipy import finds_roots
+from fgrad.core.dispatch import apply_binary, apply_unary, bind
 from fgrad.core.operators import escape, make_tensors
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, PRIMITIVES, UFUNCS, Primitive
-from fgrad.core.tensor import Tensor, apply_binary, apply_unary, bind, is_tracked, wrap
+from fgrad.core.tensor import Tensor, is_tracked, wrap
 from fgrad.core.trace import Tracer, current
 from fgrad.core.views import castable, rebind
 from fgrad.errors import NoValueError

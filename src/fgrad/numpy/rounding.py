@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.compat.numpy import NO_VALUE
-from fgrad.core.tensor import Tensor, bind, unary
+from fgrad.core.dispatch import bind, unary
+from fgrad.core.tensor import Tensor
 from fgrad.numpy.arrays import (
     as_value,
     operands,

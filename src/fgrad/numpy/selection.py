@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.tensor import Tensor, binary, bind, unary, wrap
+from fgrad.core.dispatch import binary, bind, unary
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.views import unordered
 from fgrad.numpy.arrays import (
     as_value,

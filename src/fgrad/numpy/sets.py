@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from fgrad.core.tensor import bind, is_tracked, wrap
+from fgrad.core.dispatch import bind
+from fgrad.core.tensor import is_tracked, wrap
 from fgrad.numpy.arrays import as_tensor, as_value, concrete, known, next_to, promoted, together
 from fgrad.numpy.joining import concatenate
 from fgrad.numpy.ordering import sort

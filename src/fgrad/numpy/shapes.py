@@ -9,7 +9,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from fgrad.backend.array import DeviceArray
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.dispatch import bind
+from fgrad.core.tensor import Tensor
 from fgrad.core.trace import user_place
 from fgrad.core.views import is_laid_out, memory_of
 from fgrad.numpy.arrays import (

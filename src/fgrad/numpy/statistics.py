@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compat.numpy import NO_VALUE
+from fgrad.core.dispatch import bind, unary
 from fgrad.core.placement import near, placed
-from fgrad.core.tensor import bind, unary
 from fgrad.core.views import unordered
 from fgrad.numpy.arrays import as_value, known, next_to, number_type, seen, together
 from fgrad.numpy.cumulative import cumsum

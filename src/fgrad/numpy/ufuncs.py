@@ -18,9 +18,10 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad.backend.devices import copied
 from fgrad.compat.numpy import NO_VALUE
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near, placed
 from fgrad.core.primitive import METHODS, NUMPY, Primitive
-from fgrad.core.tensor import Tensor, bind, is_tracked, wrap
+from fgrad.core.tensor import Tensor, is_tracked, wrap
 from fgrad.core.trace import Tracer
 from fgrad.core.views import rebind, unordered
 from fgrad.numpy import ordering, reductions

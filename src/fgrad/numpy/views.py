@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.tensor import Tensor, alias, bind
+from fgrad.core.tensor import Tensor, alias
 from fgrad.core.views import (
     Gathered,
     GatheredReadOnly,

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import ITSELF, Rule, Written, by_argument, declare
 from fgrad.core.stored import NUMBERS, REAL, Stored, up_to
-from fgrad.core.tensor import bind
 from fgrad.ops.compiled import looks
 
 _FAR = 30.0  # from here on the asymptotic series of I_n is exact to rounding

@@ -19,6 +19,7 @@ from fgrad import config
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import (
     CONTRACTION,
     LARGE,
@@ -34,7 +35,6 @@ from fgrad.core.primitive import (
     declare,
 )
 from fgrad.core.stored import Stored, is_text
-from fgrad.core.tensor import bind
 from fgrad.expr.node import var
 from fgrad.ops.compiled import FLOATS, LAUNCH, Fused, launched
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
 from fgrad.core.primitive import MULTILINEAR, PRODUCT, by_argument, declare
 from fgrad.core.stored import Stored, one_of
-from fgrad.core.tensor import bind
 from fgrad.ops.linear import batch_in_front, reverse
 
 _ADJOINT_MODE = {"full": "valid", "valid": "full"}

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fgrad.backend.devices import device_of, moved
-from fgrad.core.primitive import LINEAR, TRANSFERS, Pattern, by_argument, declare
-from fgrad.core.tensor import bind
+from fgrad.backend.devices import CPU, device_of, find, moved
+from fgrad.core.dispatch import bind
+from fgrad.core.placement import buffer_of
+from fgrad.core.primitive import FUNCTIONS, LINEAR, TRANSFERS, Pattern, by_argument, declare
+from fgrad.core.tensor import Tensor
 from fgrad.ops.linear import broadcast_to, linear
 
 UNSTORED = "devices belong to a machine, and a stored program to none"
@@ -20,6 +22,18 @@ COPIES = "it copies between devices"
 def to_device(x: Any, device: str, source: str) -> Any:
     """Return `x`, which is on the device `source`, on `device`; the adjoint goes back."""
     return bind("to_device", x, device=device, source=source)
+
+
+def _to(x: Tensor, device: Any) -> Any:
+    """Do what `Tensor.to` says."""
+    place, source = find(device), x.device
+    name = place.name if place else CPU
+    if buffer_of(x) is None:  # where a program will have it
+        return bind("staged_to_device", x, device=name)
+    return x if name == source else to_device(x, name, source)
+
+
+FUNCTIONS["to"] = _to
 
 
 def _beside(mapped: Pattern, x: Any, like: Any) -> Any:

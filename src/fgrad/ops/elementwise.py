@@ -13,6 +13,7 @@ import numpy as np
 from fgrad import config
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import binary, bind, unary
 from fgrad.core.primitive import (
     ADDS,
     BILINEAR,
@@ -43,7 +44,6 @@ from fgrad.core.primitive import (
     flat,
 )
 from fgrad.core.stored import PLAIN, REAL, Stored
-from fgrad.core.tensor import binary, bind, unary
 from fgrad.expr.atoms import ATOMS, products
 from fgrad.expr.complex_numbers import expressions
 from fgrad.expr.derive import chain, gradient

@@ -13,10 +13,10 @@ from numpy.linalg import LinAlgError
 
 from fgrad.backend.devices import elsewhere
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind, unary
 from fgrad.core.placement import near
 from fgrad.core.primitive import OUT, VJP, MatrixLoop, by_argument, declare
 from fgrad.core.stored import is_flag, of_matrices, one_of
-from fgrad.core.tensor import bind, unary
 from fgrad.ops.compiled import backend
 from fgrad.ops.foreign import scipy
 from fgrad.ops.linear import batch_in_front, convert, real, real_dtype

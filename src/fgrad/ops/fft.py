@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval, Shape
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
 from fgrad.core.primitive import ALONG, Written
 from fgrad.core.stored import Stored, is_axis, is_count, one_of
-from fgrad.core.tensor import bind
 from fgrad.ops.linear import convert, linear, real_dtype
 
 ADJOINT_NORM = {"backward": "forward", "ortho": "ortho", "forward": "backward"}

@@ -12,10 +12,10 @@ import numpy as np
 
 from fgrad.backend.devices import elsewhere
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
 from fgrad.core.primitive import Pattern, Written, declare
 from fgrad.core.stored import LAPACK, Stored, one_of, up_to
-from fgrad.core.tensor import bind
 from fgrad.ops.compiled import backend
 from fgrad.ops.contraction import contract
 from fgrad.ops.foreign import scipy

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from fgrad.core.tensor import bind, unary
+from fgrad.core.dispatch import bind, unary
 
 _Function = Callable[..., Any]
 

@@ -11,6 +11,7 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, Shape, assignable, aval_of
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import device_of, near, placed
 from fgrad.core.primitive import (
     ADDS_AT,
@@ -27,7 +28,7 @@ from fgrad.core.primitive import (
     flat,
 )
 from fgrad.core.stored import Stored, is_flag, is_shape
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.expr.atoms import is_finite
 from fgrad.ops.compiled import FLOATS, backend, launched, launches
 from fgrad.ops.devices import to_device

@@ -11,6 +11,7 @@ import numpy as np
 
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval, Shape, assignable, aval_of
+from fgrad.core.dispatch import apply_primitive, bind
 from fgrad.core.placement import buffer_of, near
 from fgrad.core.primitive import (
     KEEPS_C_ORDER_OF_FIRST,
@@ -25,7 +26,7 @@ from fgrad.core.primitive import (
     declare,
 )
 from fgrad.core.stored import Stored, is_axis, is_shape
-from fgrad.core.tensor import Tensor, apply_primitive, bind
+from fgrad.core.tensor import Tensor
 from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.gather import _GATHER
 from fgrad.ops.indices import (

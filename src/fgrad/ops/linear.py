@@ -12,6 +12,7 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import on_host
 from fgrad.core.aval import Aval, Shape, assignable, aval_of
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import (
     ALONG,
     ASSEMBLES,
@@ -60,7 +61,7 @@ from fgrad.core.stored import (
     is_shape,
     same_shapes,
 )
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.expr.atoms import is_finite
 from fgrad.ops.compiled import FLOATS, backend
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from fgrad.backend.devices import as_array
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.ops.contraction import contract
 from fgrad.ops.linear import reshape, sum_axes, transpose
 

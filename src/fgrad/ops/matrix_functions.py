@@ -23,10 +23,10 @@ from numpy.linalg import LinAlgError
 
 from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind, unary
 from fgrad.core.placement import near
 from fgrad.core.primitive import MULTILINEAR, OUT, STACKS, VJP, Pattern, Rule, Written, by_argument, declare
 from fgrad.core.stored import is_flag, of_matrices, one_of, same_shapes, typed
-from fgrad.core.tensor import bind, unary
 from fgrad.ops import iterations
 from fgrad.ops.compiled import late
 from fgrad.ops.foreign import each, scipy

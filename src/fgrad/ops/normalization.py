@@ -12,6 +12,7 @@ import numpy as np
 
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind, unary
 from fgrad.core.placement import near
 from fgrad.core.primitive import (
     REDUCES,
@@ -25,7 +26,6 @@ from fgrad.core.primitive import (
     declare,
 )
 from fgrad.core.stored import REAL, Stored, are_axes, is_count, is_number
-from fgrad.core.tensor import bind, unary
 from fgrad.ops.compiled import launched, launches_rows
 from fgrad.ops.elementwise import of_arrays
 from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, shifted, sum_axes

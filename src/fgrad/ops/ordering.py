@@ -13,10 +13,10 @@ import numpy as np
 
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
 from fgrad.core.primitive import LARGE, REDUCES, Written, by_argument, declare, flat
 from fgrad.core.stored import LARGEST, Check, Stored, is_axis, is_flag, is_int, one_of
-from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.indices import HOLE
 from fgrad.ops.linear import broadcast_to, in_full, reshape, with_rank

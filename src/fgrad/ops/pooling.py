@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval, Shape
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
 from fgrad.core.primitive import LARGE, Written, by_argument, declare
 from fgrad.core.stored import Stored, are_steps, is_shape
-from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.linear import batch_in_front, linear
 from fgrad.ops.windows import Geometry, Pads, Steps, are_pads, framed, padded, padded_size

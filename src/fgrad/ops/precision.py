@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import KEEPS_C_ORDER, TOTAL, Written
 from fgrad.core.stored import REAL, Stored, up_to
-from fgrad.core.tensor import bind
 from fgrad.ops.linear import linear
 
 __all__ = ["reduce_precision"]

@@ -24,6 +24,7 @@ import numpy as np
 from fgrad.backend.array import DeviceArray, mixed
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, Shape, broadcasts
+from fgrad.core.dispatch import bind, unary
 from fgrad.core.placement import near
 from fgrad.core.primitive import NOT_FOLDED, VJP, Pattern, Rule, Written, by_argument, declare, flat
 from fgrad.core.stored import (
@@ -39,7 +40,7 @@ from fgrad.core.stored import (
     typed,
     up_to,
 )
-from fgrad.core.tensor import Tensor, bind, unary
+from fgrad.core.tensor import Tensor
 from fgrad.ops import sampling
 from fgrad.ops.compiled import looks
 from fgrad.ops.elementwise import batch_elementwise

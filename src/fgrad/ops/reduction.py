@@ -10,6 +10,7 @@ import numpy as np
 
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind, refuse_complex
 from fgrad.core.placement import near
 from fgrad.core.primitive import (
     ALONG,
@@ -27,7 +28,6 @@ from fgrad.core.primitive import (
     declare,
 )
 from fgrad.core.stored import Stored, are_axes, is_axis
-from fgrad.core.tensor import bind, refuse_complex
 from fgrad.ops.compiled import FLOATS, backend, late, launched, launches_rows
 from fgrad.ops.linear import (
     Axes,

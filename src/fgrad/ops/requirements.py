@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import aval_of
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import NOT_FOLDED, declare, flat
 from fgrad.core.stored import Stored, is_text, one_of
-from fgrad.core.tensor import bind
 from fgrad.ops.linear import batch_in_front
 
 _ERRORS = {error.__name__: error for error in (ValueError, ZeroDivisionError)}

@@ -19,10 +19,10 @@ import numpy as np
 
 from fgrad.backend.devices import elsewhere
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
 from fgrad.core.primitive import OUT, VJP, Pattern, declare
 from fgrad.core.stored import is_flag, of_matrices
-from fgrad.core.tensor import bind
 from fgrad.ops import iterations
 from fgrad.ops.foreign import each, scipy
 from fgrad.ops.linear import batch_in_front, reshape

@@ -11,10 +11,10 @@ import numpy as np
 
 from fgrad.backend.devices import elsewhere, on_host
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
 from fgrad.core.primitive import Written, by_argument, declare
 from fgrad.core.stored import LAPACK, Stored, is_count
-from fgrad.core.tensor import bind
 from fgrad.ops.contraction import contract
 from fgrad.ops.linear import broadcast_to, convert, reshape, reverse
 from fgrad.ops.requirements import trusted

@@ -17,6 +17,7 @@ from numpy.linalg import LinAlgError
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, broadcasts
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
 from fgrad.core.primitive import (
     OUT,
@@ -29,7 +30,6 @@ from fgrad.core.primitive import (
     declare,
 )
 from fgrad.core.stored import is_flag, is_number, of_matrices, one_of, same_shapes
-from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.linear import (
     batch_in_front,

@@ -15,10 +15,10 @@ from numpy.linalg import LinAlgError
 
 from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
 from fgrad.core.primitive import OUT, STACKS, VJP, Pattern, Rule, declare, flat
 from fgrad.core.stored import INTEGERS, Stored, is_count, is_flag, of_matrices
-from fgrad.core.tensor import bind
 from fgrad.ops.compiled import backend
 from fgrad.ops.foreign import each, scipy
 from fgrad.ops.linear import batch_in_front, convert, in_full, real_dtype, reshape, solver_vjp, transpose

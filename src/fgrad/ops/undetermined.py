@@ -10,10 +10,10 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fgrad.core.aval import Aval, aval_of, broadcasts
+from fgrad.core.dispatch import bind, unary
 from fgrad.core.placement import near
 from fgrad.core.primitive import NOT_FOLDED, VJP, Pattern, Written, declare
 from fgrad.core.stored import LAPACK, Stored, is_flag, is_text, one_of
-from fgrad.core.tensor import bind, unary
 from fgrad.ops.linear import in_full, reshape, with_rank
 from fgrad.ops.matrices import as_column, as_row
 from fgrad.ops.requirements import trusted

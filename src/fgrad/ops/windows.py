@@ -17,10 +17,10 @@ import numpy as np
 
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval, Shape
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
 from fgrad.core.primitive import LARGE, MULTILINEAR, PRODUCT, Rule, Written, by_argument, declare
 from fgrad.core.stored import Stored, are_integers, are_steps, is_count, is_shape
-from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.contraction import contract
 from fgrad.ops.indices import HOLE

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Shape
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 from fgrad.docstrings import completes
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.ops import functions

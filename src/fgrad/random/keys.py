@@ -15,8 +15,9 @@ import numpy as np
 
 from fgrad.backend.devices import maker
 from fgrad.core.aval import Shape
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
-from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.joining import stack
 from fgrad.ops.linear import convert, reshape

@@ -11,8 +11,9 @@ import numpy as np
 from fgrad.backend.array import mixed
 from fgrad.backend.devices import CPU
 from fgrad.core.aval import Shape
+from fgrad.core.dispatch import binary, bind
 from fgrad.core.placement import near
-from fgrad.core.tensor import Tensor, binary, bind, wrap
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import current
 from fgrad.numpy.arrays import as_value, next_to
 from fgrad.numpy.indexing import stop_gradient

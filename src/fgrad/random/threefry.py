@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from fgrad import numpy as fnp
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.dispatch import bind
+from fgrad.core.tensor import Tensor
 from fgrad.ops.linear import convert
 from fgrad.random.keys import is_key
 from fgrad.transforms.calling import is_traced

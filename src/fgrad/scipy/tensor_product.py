@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 from fgrad.extend.engine import HOLE, contract, convert, reshape
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyABCDEFGHIJKLMNOPQRSTUVWXY"

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import numpy as fnp
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PLACES, PRIMITIVES
 from fgrad.core.program import Equation, Program, Var
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 
 
 class UnknownLanesError(Exception):

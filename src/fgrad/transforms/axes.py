@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fgrad.blocks import Nested
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import Tracer, current
 from fgrad.transforms.calling import is_traced
 from fgrad.transforms.stage import Stage, StagedTracer

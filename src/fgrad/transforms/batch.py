@@ -12,9 +12,10 @@ import numpy as np
 
 from fgrad.backend.devices import as_array, on_host
 from fgrad.core.aval import Shape
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
 from fgrad.core.primitive import ITSELF, VJP, WEIGHTS, Primitive
-from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import Trace, Tracer, current, next_level, running, user_line
 from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, reshape, shifted

@@ -16,6 +16,7 @@ from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import CPU, as_array, copied, moved, on_host
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.dispatch import bind, linear_tapes, node_on
 from fgrad.core.primitive import (
     NOT_FOLDED,
     VJP,
@@ -23,7 +24,7 @@ from fgrad.core.primitive import (
     declare,
     flat,
 )
-from fgrad.core.tensor import Tensor, bind, linear_tapes, node_on, wrap
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import Tracer, current, place_of, user_line
 from fgrad.ops.linear import broadcast_to
 from fgrad.transforms.batch import example, one_by_one

@@ -10,10 +10,11 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.aval import aval_of
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PLACES, VJP
 from fgrad.core.stored import Stored, is_text
 from fgrad.core.tape import Node
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.core.trace import place_of, user_line
 from fgrad.ops.linear import linear
 from fgrad.transforms.calling import Transformed, bound, own

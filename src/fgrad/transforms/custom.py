@@ -22,6 +22,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import adopted, as_array, is_foreign
 from fgrad.compat.numpy import restore, setting
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.dispatch import following, lowered, node_on
 from fgrad.core.placement import near, with_zeros
 from fgrad.core.primitive import (
     NOT_FOLDED,
@@ -31,7 +32,7 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.snapshot import is_private
 from fgrad.core.tape import HIDDEN, Pick
-from fgrad.core.tensor import Tensor, following, lowered, node_on, wrap
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import Trace, Tracer, current, next_level, running
 from fgrad.errors import EscapedTensorError
 from fgrad.ops.linear import sum_axes

@@ -15,12 +15,13 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.blocks import Block
+from fgrad.core.dispatch import node_on
 from fgrad.core.display import html_of
 from fgrad.core.notes import Noted, Recording, note_of
 from fgrad.core.observers import observing
 from fgrad.core.primitive import VJP
 from fgrad.core.tape import Node, Tape
-from fgrad.core.tensor import Tensor, node_on, wrap
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import Tracer, below, current, next_level, note_call, note_change, running, set_traces
 from fgrad.core.tracebacks import shorten
 from fgrad.core.views import touch

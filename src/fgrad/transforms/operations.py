@@ -13,9 +13,10 @@ import numpy as np
 
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
 from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES, VJP, Pattern, Primitive, declare
-from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import Tracer
 from fgrad.errors import NotLinearError
 from fgrad.transforms.batch import BatchedTracer, Same, one_by_one

@@ -18,6 +18,7 @@ from fgrad.backend.devices import as_array, find
 from fgrad.compiler import Executable, compile, partition
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.caches import LRU
+from fgrad.core.dispatch import following, lowered, node_on
 from fgrad.core.nonfinite import quiet, watching
 from fgrad.core.placement import near
 from fgrad.core.primitive import PRIMITIVES, VJP, Pattern, declare, flat
@@ -25,7 +26,7 @@ from fgrad.core.program import Program, Var, aval_out
 from fgrad.core.rewriting.substitution import replaced
 from fgrad.core.snapshot import snapshot
 from fgrad.core.tape import HIDDEN, Pick, Tape
-from fgrad.core.tensor import Tensor, alias, following, lowered, node_on, wrap
+from fgrad.core.tensor import Tensor, alias, wrap
 from fgrad.core.trace import State, Tracer, current, running
 from fgrad.locks import lazy, making
 from fgrad.ops.linear import convert

@@ -24,6 +24,7 @@ import numpy as np
 
 from fgrad.compat.numpy import restore, setting, silence
 from fgrad.core.aval import Shape
+from fgrad.core.dispatch import bind
 from fgrad.core.nonfinite import quiet, watching
 from fgrad.core.notes import noting
 from fgrad.core.placement import buffer_of, near
@@ -39,7 +40,7 @@ from fgrad.core.primitive import (
     WEIGHTS,
 )
 from fgrad.core.tape import Node, Pick
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.core.trace import current
 from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, convert, sum_axes, unbroadcast

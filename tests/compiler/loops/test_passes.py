@@ -16,8 +16,8 @@ from fgrad.compiler.loops import passes
 from fgrad.compiler.loops.passes import hoisted
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Scan
+from fgrad.core.dispatch import bind
 from fgrad.core.program import Equation, Program, Var
-from fgrad.core.tensor import bind
 from fgrad.transforms.loops import lowering
 
 SEED = os.environ.get("FGRAD_TEST_SEED", "")  # for other loops than those of the suite

@@ -12,7 +12,7 @@ import numpy as np
 from tests.compiler.drawing import DTYPES, FULL, INTEGERS, PYTHON, REALS, Drawing
 
 import fgrad as fg
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 from fgrad.ops.indices import HOLE
 
 

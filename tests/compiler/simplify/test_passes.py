@@ -12,9 +12,9 @@ import fgrad as fg
 import fgrad.numpy as fnp
 from fgrad.compiler.simplify import passes, simplify
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
+from fgrad.core.dispatch import bind
 from fgrad.core.program import Equation, Program
 from fgrad.core.rewriting.liveness import eliminate
-from fgrad.core.tensor import bind
 
 SHARING = Rules()  # no rule at all: equal equations are written once
 X = np.array([[0.5, -1.5, 2.0], [3.0, -0.25, 1.0]])

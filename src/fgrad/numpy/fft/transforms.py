@@ -11,7 +11,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.dispatch import bind
+from fgrad.core.tensor import Tensor
 from fgrad.core.views import unordered
 from fgrad.docstrings import completes
 from fgrad.numpy.arrays import as_value, asarray

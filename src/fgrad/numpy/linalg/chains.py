@@ -10,8 +10,9 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fgrad.compat.numpy import SlogdetResult
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
-from fgrad.core.tensor import bind, wrap
+from fgrad.core.tensor import wrap
 from fgrad.core.views import unordered
 from fgrad.numpy import products
 from fgrad.numpy.arrays import as_value, together

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.compat.numpy import EighResult, EigResult
-from fgrad.core.tensor import bind, wrap
+from fgrad.core.dispatch import bind
+from fgrad.core.tensor import wrap
 from fgrad.numpy.linalg.arguments import (
     demand_finite,
     is_abstract,

@@ -8,7 +8,8 @@ import numpy as np
 
 from fgrad.compat.numpy import QRResult, SVDResult
 from fgrad.core.aval import Aval
-from fgrad.core.tensor import bind, is_tracked, unary, wrap
+from fgrad.core.dispatch import bind, unary
+from fgrad.core.tensor import is_tracked, wrap
 from fgrad.numpy.indexing import stop_gradient, take_along_axis
 from fgrad.numpy.linalg.arguments import is_followed, linalg_function, square_matrices, stacked_matrices
 from fgrad.numpy.linalg.eigenvalues import eigh, eigvalsh

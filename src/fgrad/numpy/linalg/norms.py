@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
+from fgrad.core.dispatch import bind, unary
 from fgrad.core.placement import near
-from fgrad.core.tensor import Tensor, bind, unary
+from fgrad.core.tensor import Tensor
 from fgrad.numpy import shapes
 from fgrad.numpy.arrays import as_value, next_to
 from fgrad.numpy.indexing import stop_gradient

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fgrad.compat.numpy import NO_VALUE
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near, placed
-from fgrad.core.tensor import bind, wrap
+from fgrad.core.tensor import wrap
 from fgrad.numpy import shapes
 from fgrad.numpy.arrays import alike, as_value, together
 from fgrad.numpy.indexing import beside, stop_gradient

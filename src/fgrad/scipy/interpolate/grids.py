@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near, placed
-from fgrad.core.tensor import Tensor, bind, is_tracked
+from fgrad.core.tensor import Tensor, is_tracked
 from fgrad.extend.engine import as_value, concrete, convert, on_host, reshape, together
 from fgrad.extend.engine import asarray as as_tensor
 from fgrad.numpy.indexing import take

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import placed
-from fgrad.core.tensor import bind
 from fgrad.extend.engine import as_value, convert, reshape, together
 from fgrad.numpy.cumulative import diff
 from fgrad.numpy.indexing import stop_gradient, take

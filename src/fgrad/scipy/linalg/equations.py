@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 from fgrad.docstrings import completes
 from fgrad.extend.engine import discrete_lyapunov, matrices, systems
 from fgrad.scipy.linalg import arguments

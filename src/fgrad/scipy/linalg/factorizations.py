@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg as reference
 
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 from fgrad.extend.engine import concrete, convert, matrices, permutation, solve_triangular, systems, triangle
 from fgrad.numpy import linalg
 from fgrad.numpy.indexing import take_along_axis

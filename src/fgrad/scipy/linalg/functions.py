@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.tensor import Tensor, bind, is_tracked
+from fgrad.core.dispatch import bind
+from fgrad.core.tensor import Tensor, is_tracked
 from fgrad.extend.engine import ComplexResultError, convert, imag, named, real, systems
 from fgrad.numpy import linalg
 from fgrad.scipy.linalg import arguments

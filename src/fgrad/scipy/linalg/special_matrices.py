@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
-from fgrad.core.tensor import bind
 from fgrad.extend.engine import (
     as_column,
     as_row,

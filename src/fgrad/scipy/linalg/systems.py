@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
-from fgrad.core.tensor import bind
 from fgrad.extend.engine import as_array, as_value, concrete, matrices, permutation, systems, triangle
 from fgrad.extend.engine import solve_triangular as _solve_triangular
 from fgrad.numpy import linalg

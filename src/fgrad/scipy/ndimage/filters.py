@@ -11,8 +11,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from scipy import ndimage as reference
 
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import placed
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.docstrings import F, completes
 from fgrad.extend.engine import (
     as_tensor,

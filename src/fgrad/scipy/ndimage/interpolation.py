@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from scipy import ndimage as reference
 
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near, placed
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.extend.engine import (
     as_value,
     broadcast_to,

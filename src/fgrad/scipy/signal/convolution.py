@@ -9,7 +9,7 @@ import numpy as np
 from scipy import fft as fourier
 from scipy import signal as reference
 
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 from fgrad.docstrings import completes
 from fgrad.extend.engine import conjugate, convert, for_tensors, inexact, promoted, reshape, together, windows
 from fgrad.numpy import fft

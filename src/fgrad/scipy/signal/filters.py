@@ -6,8 +6,8 @@ from typing import Any
 
 from scipy import signal as reference
 
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
-from fgrad.core.tensor import bind
 from fgrad.extend.engine import for_tensors, reshape, reverse
 from fgrad.numpy import linalg
 from fgrad.numpy.joining import concatenate

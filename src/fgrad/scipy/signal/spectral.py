@@ -10,8 +10,8 @@ import numpy as np
 from scipy import fft as fourier
 from scipy import signal as reference
 
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near, placed
-from fgrad.core.tensor import bind
 from fgrad.docstrings import completes
 from fgrad.extend.engine import HOLE, conjugate, convert, for_tensors, imag, inexact, real, together
 from fgrad.numpy import fft

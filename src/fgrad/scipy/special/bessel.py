@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import Written
-from fgrad.core.tensor import bind
 from fgrad.extend.engine import Expr, as_value, call, equal, fn, where
 from fgrad.scipy.special.primitives import Row, declare, either
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 from fgrad.extend.engine import ATOMS, DEGREE, LN10, Expr, declare_word, equal, fn, where
 from fgrad.scipy.special.primitives import Row, declare, either, zero_where
 

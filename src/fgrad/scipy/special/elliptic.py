@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind, unary
 from fgrad.core.primitive import VJP, Pattern, Primitive, Rule, Written, register
 from fgrad.core.stored import REAL, Stored, are_positive_powers
-from fgrad.core.tensor import bind, unary
 from fgrad.extend import engine
 from fgrad.extend.engine import (
     COMPOSED,

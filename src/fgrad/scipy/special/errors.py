@@ -7,7 +7,7 @@ from typing import Any
 
 from scipy import special
 
-from fgrad.core.tensor import bind
+from fgrad.core.dispatch import bind
 from fgrad.extend.engine import Expr, call, declare_word, fn, where
 from fgrad.scipy.special.primitives import Row, declare, either
 

@@ -12,8 +12,8 @@ from scipy import special
 
 from fgrad import nn
 from fgrad.compat.scipy import hidden_ufunc, hidden_ufuncs_are_found
+from fgrad.core.dispatch import bind, unary
 from fgrad.core.primitive import NUMPY, Written
-from fgrad.core.tensor import bind, unary
 from fgrad.extend.engine import (
     Expr,
     as_array,

@@ -8,7 +8,7 @@ from typing import Any
 
 from scipy import special
 
-from fgrad.core.tensor import bind, unary
+from fgrad.core.dispatch import bind, unary
 from fgrad.extend.engine import Expr, as_value, declare_word, fn, where
 from fgrad.scipy.special.primitives import Row, declare, hidden, zero_unless, zero_where
 

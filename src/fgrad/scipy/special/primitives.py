@@ -15,8 +15,8 @@ from scipy import special
 
 from fgrad.compat.scipy import hidden_ufunc, hidden_ufuncs_are_found
 from fgrad.core.aval import Aval
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import CANCELS, MEDIUM, Primitive, Rule, Universal, Written, flat, register
-from fgrad.core.tensor import bind
 from fgrad.extend.engine import (
     Expr,
     FastUfunc,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.tensor import bind, unary
+from fgrad.core.dispatch import bind, unary
 from fgrad.extend.engine import Expr, as_value, declare_word, fn, where
 from fgrad.scipy.special.gammas import beta_density, gamma_density
 from fgrad.scipy.special.primitives import Row, declare, either, zero_where

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import LARGE, NUMPY, PRIMITIVES, UFUNCS, Rule
-from fgrad.core.tensor import bind
 from fgrad.extend.engine import FLOATS, Ufunc, as_value, convert, holds_tensor, operand, with_keywords
 from fgrad.scipy.special.descriptions import described
 from fgrad.scipy.special.primitives import PRIMITIVES_OF, universal
