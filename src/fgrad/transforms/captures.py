@@ -252,7 +252,7 @@ class _Walk:
         if key in self.found:
             return
         known = self.name(value)
-        if isinstance(value, _PLAIN):
+        if _is_plain(value):
             same = self.name(_is_same)
             self.found[key] = title, f"((x := {place}) is {known} or {same}(x, {known}))"
         else:
@@ -264,7 +264,7 @@ class _Walk:
 
     def see(self, x: Any, depth: int) -> None:
         """Let what is reached from `x`, in at most so many steps, be noted later."""
-        if isinstance(x, _PLAIN):
+        if _is_plain(x):
             return
         if depth < 0 and not isinstance(x, Tensor | np.ndarray):
             self.is_cut = True
@@ -289,6 +289,7 @@ class _Walk:
             return
         if isinstance(x, np.ndarray):
             self._array(x, depth)
+            self._subclass(x, depth)
         elif isinstance(x, self._kinds):
             self._source(x)
         elif isinstance(x, _FUNCTIONS):
@@ -373,12 +374,7 @@ class _Walk:
         if _is_library(getattr(x, "__module__", None) if isinstance(x, type) else title):
             return
         for name in self.chosen(members):
-            value = members[name]
-            if isinstance(value, types.ModuleType | type):
-                if not name.startswith("__"):
-                    self.see(value, depth - 1)
-                continue
-            self._member(x, name, value, f"{title}.{name}", depth)
+            self._member(x, name, members[name], f"{title}.{name}", depth)
 
     def _names(self, owner: Any, members: Any, title: str, behind: Iterable[type] = ()) -> None:
         """Note that there is nothing more by a name that code takes; other attributes may come and go.
@@ -401,14 +397,13 @@ class _Walk:
         self.found[key] = f"an attribute of {title}", f"({same})"
 
     def _member(self, owner: Any, name: str, value: Any, title: str, depth: int) -> None:
+        self.hold((id(owner), name), title, f"{self.name(owner.__dict__)}[{name!r}]", value)
         if isinstance(value, staticmethod | classmethod):
             value = value.__func__
         elif isinstance(value, property):
             value = value.fget
         elif isinstance(value, functools.cached_property):
             value = value.func
-        elif not _is_library(getattr(value, "__module__", None)) or isinstance(value, _PLAIN):
-            self.hold((id(owner), name), title, f"{self.name(owner)}.__dict__.get({name!r}, _MISSING)", value)
         self.see(value, depth - 1)
 
     def _object(self, x: Any, depth: int) -> None:
@@ -422,6 +417,10 @@ class _Walk:
         if _is_library(kind.__module__) and not isinstance(x, types.SimpleNamespace | threading.local):
             self._held(x, depth)
             return
+        self.found[id(x), "class"] = (
+            f"the class of {kind.__qualname__}",
+            f"type({self.name(x)}) is {self.name(kind)}",
+        )
         own = getattr(x, "__dict__", None)
         if own is not None:
             self._attributes(x, own, kind.__qualname__, depth)
@@ -483,8 +482,13 @@ class _Walk:
             self._names(x, own, title, _own_classes(type(x)))
 
     def _classes(self, kind: type) -> list[type]:
-        """Return a class and its bases, of which is noted that they have no more attributes."""
+        """Return a class and its bases, of which is noted that they are these and have no more attributes."""
         classes = _own_classes(kind)
+        if len(kind.__mro__) > 2:  # a class without bases gets none
+            self.found[id(kind), "bases"] = (
+                f"the bases of {kind.__qualname__}",
+                f"{self.name(kind)}.__mro__ is {self.name(kind.__mro__)}",
+            )
         for i, base in enumerate(classes):
             self._names(base, base.__dict__, base.__qualname__, classes[i + 1 :])
         return classes
@@ -508,8 +512,10 @@ class _Walk:
             self.see(f.__self__, depth)
             self.see(f.__func__, depth)
         elif isinstance(f, functools.partial):
-            for x in (f.func, *f.args, *f.keywords.values()):
-                self.see(x, depth)
+            for part in ("func", "args", "keywords"):
+                value = getattr(f, part)
+                self.hold((id(f), part), f"a part of {name_of(f)}", f"{self.name(f)}.{part}", value)
+                self.see(value, depth)
         elif isinstance(f, Transformed):
             self.see(f.fun, depth)
             rules = vars(f).get("rules")  # of `custom_vjp`, which may be defined anew
@@ -529,8 +535,7 @@ class _Walk:
             value = cell.cell_contents
             if not _is_read(name, value, read.enclosing, read.added):
                 continue
-            if not _is_quiet(value):
-                self.hold((id(cell),), name, f"{self.name(cell)}.cell_contents", value)
+            self.hold((id(cell),), name, f"{self.name(cell)}.cell_contents", value)
             self.see(value, depth)
         if _is_library(f.__module__):
             return
@@ -557,9 +562,7 @@ class _Walk:
             value = f.__globals__[name]
             if not _is_read(name, value, read.variables, read.added):
                 continue
-            if not _is_quiet(value):
-                place = f"{self.name(f.__globals__)}.get({name!r}, _MISSING)"
-                self.hold((id(f.__globals__), name), name, place, value)
+            self.hold((id(f.__globals__), name), name, f"{self.name(f.__globals__)}[{name!r}]", value)
             self.see(value, depth)
         for module in _imported(read.imported, f.__globals__.get("__package__") or ""):
             self.see(module, depth - 1)
@@ -659,11 +662,9 @@ def _is_log(x: Any) -> bool:
     return all(_is_library(base.__module__) or names.isdisjoint(vars(base)) for base in type(x).__mro__)
 
 
-def _is_quiet(x: Any) -> bool:
-    """Return whether a name is bound to what nobody binds anew: modules, classes, functions of libraries."""
-    if isinstance(x, types.ModuleType | type | types.BuiltinFunctionType | np.ufunc):
-        return True
-    return isinstance(x, types.FunctionType) and _is_library(x.__module__)
+def _is_plain(x: Any) -> bool:
+    """Return whether a value is all that there is to it: instances of a user's subclass have attributes."""
+    return isinstance(x, _PLAIN) and _is_library(type(x).__module__)
 
 
 def _is_same(x: Any, known: Any) -> bool:
