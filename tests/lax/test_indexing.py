@@ -7,6 +7,7 @@ import pytest
 
 import fgrad as fg
 from fgrad import lax
+from fgrad import numpy as fnp
 from fgrad.testing import check_grads
 
 X = np.arange(12.0).reshape(3, 4)
@@ -55,27 +56,46 @@ def test_what_is_read_outside(dtype, expected):
     np.testing.assert_array_equal(found, np.array([1, expected], dtype))
 
 
-def put(x, rows, values, mode, add):
+def put(x, rows, values, mode, combine):
     new = x.copy()
     for i, v in zip(rows, values, strict=True):
         if -len(x) <= i < len(x) or mode == "clip":
             i = np.clip(i, -len(x), len(x) - 1)
-            new[i] = new[i] + v if add else v
+            new[i] = combine(new[i], v) if combine else v
     return new
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize("combine", [None, np.add, fnp.subtract, np.multiply, np.maximum, fnp.minimum])
 @pytest.mark.parametrize("mode", ["drop", "clip"])
-def test_updates(mode, add, compiled):
+def test_updates(mode, combine, compiled):
     run = fg.jit if compiled else lambda f: f
-    rows, values = np.array([1, 5, -2, -7]), np.arange(16.0).reshape(4, 4) + 100
-    found = run(lambda x, i, v: lax.scatter(x, i, v, mode, add=add))(X, rows, values)
-    # where both come to the last row and to the first, later ones win
-    np.testing.assert_array_equal(found, put(X, rows, values, mode, add))
-    found = run(lambda x, i, v: lax.scatter(x, i, v, mode, add=add))(X, np.int64(8), values[0])
-    np.testing.assert_array_equal(found, put(X, [8], values[:1], mode, add))
-    check_grads(lambda x, v: lax.scatter(x, rows[:2], v, mode, add=add), (X, values[:2]), order=2)
+    rows, values = np.array([1, 5, -2, -7]), np.arange(16.0).reshape(4, 4) * (-1) ** np.arange(4) + 2
+    update = lambda x, i, v: lax.scatter(x, i, v, mode, combine=combine)
+    if not compiled or combine is not np.multiply:  # whose order is that of places that are known
+        # where both come to the last row and to the first, later ones win
+        np.testing.assert_array_equal(run(update)(X, rows, values), put(X, rows, values, mode, combine))
+    found = run(lambda x, v: update(x, rows, v))(X, values)
+    np.testing.assert_array_equal(found, put(X, rows, values, mode, combine))
+    for i in (8, 1):
+        found = run(update)(X, np.int64(i), values[0])
+        np.testing.assert_array_equal(found, put(X, [i], values[:1], mode, combine))
+        found = run(lambda x, i, v: lax.scatter(x, (i, [1, 1, 2]), v, mode, combine=combine))
+        expected = put(X.T, [1, 1, 2], np.stack([values[0, :3]] * len(X), 1), mode, combine).T
+        expected = np.where(np.arange(len(X))[:, None] == min(i, len(X) - 1), expected, X)
+        if compiled and combine is np.multiply:
+            continue
+        np.testing.assert_array_equal(
+            found(X, np.int64(i), values[0, :3]), X if i == 8 and mode == "drop" else expected
+        )
+    check_grads(lambda x, v: update(x, rows[:2], v), (X, values[:2]), order=2)
+
+
+@pytest.mark.parametrize("index", [1, slice(1, 3)])
+def test_updates_that_do_not_fit_raise(index):
+    for combine in (np.add, np.multiply):
+        with pytest.raises(TypeError, match="dtype of a Tensor from int64"):
+            lax.scatter(np.arange(4), index, 0.5, combine=combine)
 
 
 def test_numbers_of_python_raise():

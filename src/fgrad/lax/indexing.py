@@ -60,7 +60,7 @@ def gather(x: Any, index: Any, mode: str = "clip", fill_value: Any = None) -> An
     return whole[index]
 
 
-def scatter(x: Any, index: Any, value: Any, mode: str = "drop", *, add: bool = False) -> Any:
+def scatter(x: Any, index: Any, value: Any, mode: str = "drop", *, combine: Any = None) -> Any:
     """Return a copy of `x` after `x[index] = value`, where arrays of integers may be out of bounds.
 
     Args:
@@ -68,7 +68,8 @@ def scatter(x: Any, index: Any, value: Any, mode: str = "drop", *, add: bool = F
         index: as in `x[index]`.
         value: array that broadcasts to `x[index]`.
         mode: "drop" leaves out what is out of bounds; "clip" moves it inside.
-        add: whether to add the value instead; repeated places add up.
+        combine: a ufunc of what is there and the value, such as `np.add` or `np.maximum`, whose `at` comes to
+            repeated places again; None: the value alone, of which later ones win.
 
     Returns:
         Tensor of the shape and dtype of `x`.
@@ -77,25 +78,31 @@ def scatter(x: Any, index: Any, value: Any, mode: str = "drop", *, add: bool = F
         ValueError: an unknown mode.
 
     Derivative:
-        That of the assignment, or of the sum.
+        That of the assignment, or of the ufunc.
 
     Example:
-        >>> scatter(np.zeros(3), np.array([1, 1, 7]), np.ones(3), add=True)
+        >>> scatter(np.zeros(3), np.array([1, 1, 7]), np.ones(3), combine=np.add)
         Tensor([0., 2., 0.])
+        >>> scatter(np.ones(3), np.array([1, 1, 7]), np.array([2.0, 3.0, 4.0]), combine=np.multiply)
+        Tensor([1., 6., 1.])
     """
     if mode not in {"clip", "drop"}:
         raise ValueError(f"scatter has the modes 'clip' and 'drop', not {mode!r}")
-    update: Callable[[Any, Any, Any], None] = fnp.add.at if add else operator.setitem
     parts = _parts(index)
+    if combine and not any(isinstance(part, list) or getattr(part, "shape", ()) for part in parts):
+        part = fnp.array(x[_inside(index, x.shape)])  # no place is there twice
+        value, combine = combine(part, value, out=part), None
+    update: Callable[[Any, Any, Any], None] = operator.setitem if combine is None else combine.at
     at = [(_signed(parts[place]), x.shape[axis]) for place, axis in _outside(parts, x.shape)]
-    if mode == "drop" and any(i.shape for i, _ in at):
+    unchanged = combine and combine.identity
+    if mode == "drop" and at and (any(i.shape for i, _ in at) or (combine and unchanged is None)):
         new, index = _padded(x, index, 0)
         new = fnp.array(new)
         update(new, index, value)
         return new[tuple(map(slice, x.shape))]
     index, new = _inside(index, x.shape), fnp.array(x)
     for i, n in at if mode == "drop" else ():
-        value = fnp.where(_is_outside(i, n), 0 if add else x[index], value)
+        value = fnp.where(_is_outside(i, n), unchanged if combine else x[index], value)
     update(new, index, value)
     return new
 

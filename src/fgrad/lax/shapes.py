@@ -168,5 +168,5 @@ def scatter_add(
     order = [k for k in range(new.ndim) if k not in windows] + list(windows)
     front = tuple(range(len(axes)))
     places = tuple(indices[..., k] for k in range(indices.shape[-1]))
-    out = scatter(fnp.moveaxis(x, axes, front), places, fnp.transpose(new, order), mode, add=True)
+    out = scatter(fnp.moveaxis(x, axes, front), places, fnp.transpose(new, order), mode, combine=fnp.add)
     return fnp.moveaxis(out, front, axes)

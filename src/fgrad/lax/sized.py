@@ -123,7 +123,7 @@ def bincount(x: Any, length: int, weights: Any = None) -> Any:
     """
     given = fnp.asarray(1 if weights is None else weights)
     start = np.zeros(length, given.dtype)
-    return scatter(start, fnp.maximum(fnp.asarray(x), 0), given, add=True)
+    return scatter(start, fnp.maximum(fnp.asarray(x), 0), given, combine=fnp.add)
 
 
 def repeat(a: Any, repeats: Any, length: int, axis: int | None = None) -> Any:

@@ -130,8 +130,12 @@ def test_arrays_do_not_change():
     z = jnp.asarray(source)
     source[0] = 7.0
     close(z, X)
-    with pytest.raises(NotImplementedError, match="some are repeated"):
-        y.at[jnp.array([1, 1])].multiply(2)
+    twice = jnp.array([1, 1, 7])
+    close(y.at[twice].multiply(2), [0.5, -4.0, 2.0])
+    close(y.at[twice].divide(2.0), [0.5, -0.25, 2.0])
+    close(y.at[twice].power(2), [0.5, 1.0, 2.0])
+    close(y.at[twice].max(jnp.array([3.0, 2.0, 9.0])), [0.5, 3.0, 2.0])
+    assert jnp.arange(3).at[1].divide(2).dtype == np.float32
     with pytest.raises(ValueError, match="Unknown mode"):
         y.at[0].set(1.0, mode="wrap")
     with pytest.raises(NotImplementedError, match="takes no where"):

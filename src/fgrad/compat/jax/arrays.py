@@ -167,10 +167,7 @@ def _unpickled(value: Any, weak: bool, are_keys: bool = False) -> Array:
 
 
 class _At:
-    """The places of an array that an update is for.
-
-    `multiply`, `divide`, `power`, `min` and `max` change every place once.
-    """
+    """The places of an array that an update is for."""
 
     def __init__(self, array: Array, index: Any = ()) -> None:
         self.array: Array = array
@@ -188,35 +185,27 @@ class _At:
     def set(self, value: Any, **options: Any) -> Array:
         return self._changed(value, **options)
 
-    def add(self, value: Any, **options: Any) -> Array:
-        """Return a copy with something added; repeated places add up."""
-        return self._changed(value, add=True, **options)
-
     def subtract(self, value: Any, **options: Any) -> Array:
         """Return a copy with something subtracted; repeated places add up."""
-        return self._changed(elementwise(fnp.negative, value), add=True, **options)
+        return self._changed(elementwise(fnp.negative, value), fnp.add, **options)
 
     def apply(self, function: Callable[[Any], Any], **options: Any) -> Array:
         """Return a copy with a function of elements; every place once."""
         return self.set(function(self.get(**options)))
 
-    def _from_old(self, combine: Callable[[Any, Any], Any], value: Any, options: dict[str, Any]) -> Array:
-        if any(getattr(i, "ndim", 0) for i in self.index):  # others name no place twice
-            counts = scatter(fnp.zeros(self.array.shape, int), self.index, 1, add=True)
-            if bool((counts > 1).any()):
-                raise NotImplementedError(
-                    "fgrad changes each place once here, and some are repeated; use .add or a segment sum"
-                )
-        return self.set(combine(self.get(), value), **options)
+    def _by_factors(self, combine: Callable[[Any, Any], Any], value: Any, options: dict[str, Any]) -> Any:
+        """Return what is combined with ones, which the value has multiplied at these places."""
+        ones = made(fnp.ones(self.array.shape, self.array._tensor.dtype), self.array.form)
+        return combine(self.array, _At(ones, self.index)._changed(value, fnp.multiply, **options))
 
-    def _changed(self, value: Any, *, mode: str | None = None, add: bool = False, **options: Any) -> Array:
+    def _changed(self, value: Any, combine: Any = None, *, mode: str | None = None, **options: Any) -> Array:
         _refuse(mode, options)
         x = self.array
         part = as_array(value).astype(x.dtype)._tensor
-        if add:
-            _refuse_keys(x.form, "add")
+        if combine is not None:
+            _refuse_keys(x.form, combine.__name__)
         how = "clip" if mode == "clip" else "drop"
-        return made(scatter(x._tensor, self._index(mode), part, how, add=add), x.form)
+        return made(scatter(x._tensor, self._index(mode), part, how, combine=combine), x.form)
 
     def _index(self, mode: str | None) -> Any:
         if mode in (None, "promise_in_bounds"):
@@ -421,10 +410,12 @@ def of_elements(function: Callable[..., Any], *, inexact: bool = False) -> Calla
     return of_values
 
 
-for _name, _combine in (
-    *(("multiply", operator.mul), ("mul", operator.mul), ("divide", operator.truediv)),
-    *(("power", operator.pow), ("min", of_elements(fnp.minimum)), ("max", of_elements(fnp.maximum))),
+for _name, _ufunc in (
+    *(("add", fnp.add), ("multiply", fnp.multiply), ("mul", fnp.multiply)),
+    *(("min", fnp.minimum), ("max", fnp.maximum)),
 ):
-    setattr(_At, _name, lambda self, value, _f=_combine, **options: self._from_old(_f, value, options))
+    setattr(_At, _name, lambda self, value, _u=_ufunc, **options: self._changed(value, _u, **options))
+for _name, _operator in (("divide", operator.truediv), ("power", operator.pow)):
+    setattr(_At, _name, lambda self, value, _o=_operator, **options: self._by_factors(_o, value, options))
 for _kind in (float, int, complex):
     setattr(Array, f"__{_kind.__name__}__", lambda self, _k=_kind: _k(self._value(_k.__name__)))
