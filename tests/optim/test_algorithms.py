@@ -55,6 +55,22 @@ def plain_rmsprop(lr, decay, eps, inside, centered=False, momentum=0.0, nesterov
     return p
 
 
+def plain_adagrad(lr, initial=0.1, eps=1e-7, inside=True):
+    p, total = START.copy(), initial
+    for g in GRADS:
+        total = total + g**2
+        p = p - lr * g / (np.sqrt(total + eps) if inside else np.sqrt(total) + eps)
+    return p
+
+
+def plain_adamax(lr, b1=0.9, b2=0.999, eps=1e-8, before=True):
+    p, m, top = START.copy(), 0.0, 0.0
+    for t, g in enumerate(GRADS, 1):
+        m, top = b1 * m + (1 - b1) * g, np.maximum(b2 * top, abs(g) + eps * before)
+        p = p - lr * (m / (1 - b1**t)) / (top + eps * (not before))
+    return p
+
+
 def plain_lion(lr, b1=0.9, b2=0.99, decay=1e-3):
     p, m = START.copy(), 0.0
     for g in GRADS:
@@ -84,6 +100,13 @@ CASES = {
         plain_rmsprop(0.1, 0.9, 1e-8, True, momentum=0.9)),
     "rmsprop, nesterov": (optim.rmsprop(0.1, momentum=0.9, nesterov=True),
         plain_rmsprop(0.1, 0.9, 1e-8, True, momentum=0.9, nesterov=True)),
+    "adagrad": (optim.adagrad(0.1), plain_adagrad(0.1)),
+    "adagrad, outside": (optim.adagrad(0.1, 0.0, 1e-2, eps_in_sqrt=False),
+        plain_adagrad(0.1, 0, 1e-2, False)),
+    "adamax": (optim.adamax(0.1), plain_adamax(0.1)),
+    "adamax, set": (optim.adamax(0.1, 0.5, 0.9, 1e-1), plain_adamax(0.1, 0.5, 0.9, 1e-1)),
+    "adamax, outside": (optim.adamax(0.1, eps=0.1, eps_in_max=False),
+        plain_adamax(0.1, eps=0.1, before=False)),
     "lion": (optim.lion(0.1), plain_lion(0.1)),
     "lion, set": (optim.lion(0.1, 0.5, 0.8, 0.2), plain_lion(0.1, 0.5, 0.8, 0.2)),
 }  # fmt: skip
@@ -113,6 +136,8 @@ OPTAX = {
     "nesterov": {"momentum": 0.9, "nesterov": True},
     "adam": {},
     "adamw": {},
+    "adagrad": {},
+    "adamax": {},
     "lion": {},
     "rmsprop": {"momentum": 0.9, "nesterov": True},
     "centered": {"centered": True},
@@ -139,6 +164,8 @@ TORCH = {
     "Nesterov": (optim.sgd(0.1, 0.9, nesterov=True), "SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
     "Adam": (optim.adam(0.1), "Adam", {"lr": 0.1}),
     "AdamW": (optim.adamw(0.1, weight_decay=0.3), "AdamW", {"lr": 0.1, "weight_decay": 0.3}),
+    "Adagrad": (optim.adagrad(0.1, 0.0, 1e-10, eps_in_sqrt=False), "Adagrad", {"lr": 0.1}),
+    "Adamax": (optim.adamax(0.1), "Adamax", {"lr": 0.1}),
     "RMSprop": (optim.rmsprop(0.1, 0.99, eps_in_sqrt=False), "RMSprop", {"lr": 0.1}),
     "centered": (optim.rmsprop(0.1, 0.99, eps_in_sqrt=False, centered=True, momentum=0.9), "RMSprop",
         {"lr": 0.1, "centered": True, "momentum": 0.9}),
@@ -155,6 +182,13 @@ def test_numbers_are_those_of_pytorch(case):
         p.grad = torch.tensor(g)
         theirs.step()
     np.testing.assert_allclose(run(made)[0]["w"], p.detach().numpy(), rtol=1e-10)
+
+
+def test_adagrad_stays_where_nothing_came():
+    made = optim.adagrad(0.1, 0.0, 0.0)
+    move = lambda g: made.update(g, made.init(g))[0]
+    np.testing.assert_allclose(move(np.array([2.0, 0.0])), [-0.1, 0])
+    np.testing.assert_allclose(fg.grad(lambda g: move(g).sum())(np.array([2.0, 0.0])), [0, 0], atol=1e-15)
 
 
 def test_complex_parameters_descend():
@@ -183,6 +217,8 @@ def test_numbers_are_parameters():
         (lambda: optim.adam(0.1, b2=1.5), "adam: b2"),
         (lambda: optim.adamw(0.1, b1=-1), "adamw: b1"),
         (lambda: optim.rmsprop(0.1, decay=2), "rmsprop: decay"),
+        (lambda: optim.adagrad(0.1, -1.0), "adagrad: initial_accumulator_value"),
+        (lambda: optim.adamax(0.1, b2=1.0), "adamax: b2"),
         (lambda: optim.lion(0.1, b1=1), "lion: b1"),
     ],
 )
@@ -198,7 +234,8 @@ def test_decay_needs_the_weights(made):
 
 
 # besides the one over elements: the numbers that depend on the count of steps
-KERNELS = {"sgd": 0, "momentum": 0, "nesterov": 0, "rmsprop, centered": 0, "lion": 0, "adam": 1, "adamw": 1}
+KERNELS = {"sgd": 0, "momentum": 0, "nesterov": 0, "rmsprop, centered": 0, "lion": 0, "adam": 1, "adamw": 1,
+    "adagrad": 0, "adamax": 1}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", KERNELS)

@@ -29,6 +29,8 @@ PAIRS = {
     "AdamW": (lambda t: optim.AdamW(t, 0.05, weight_decay=0.1), optim.adamw(0.05, weight_decay=0.1)),
     "RMSProp": (lambda t: optim.RMSProp(t, 0.05, momentum=0.5),
         optim.rmsprop(0.05, 0.99, eps_in_sqrt=False, momentum=0.5)),
+    "Adagrad": (lambda t: optim.Adagrad(t, 0.05), optim.adagrad(0.05, 0.0, 1e-10, eps_in_sqrt=False)),
+    "Adamax": (lambda t: optim.Adamax(t, 0.05, (0.8, 0.99)), optim.adamax(0.05, 0.8, 0.99)),
     "Lion": (lambda t: optim.Lion(t, 0.05, weight_decay=0.1), optim.lion(0.05, weight_decay=0.1)),
 }  # fmt: skip
 
@@ -64,6 +66,8 @@ TORCH = {
     "SGD": {"lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
     "Adam": {"lr": 0.05, "betas": (0.8, 0.99)},
     "AdamW": {"lr": 0.05},
+    "Adagrad": {"lr": 0.05, "initial_accumulator_value": 0.1},
+    "Adamax": {"lr": 0.05},
     "RMSProp": {"lr": 0.05, "centered": True, "momentum": 0.5},
 }
 

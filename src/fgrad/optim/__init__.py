@@ -6,13 +6,17 @@ same arithmetic. L-BFGS is `fgrad.scipy.optimize.minimize(..., method="L-BFGS-B"
 """
 
 from fgrad.names import offered as _offered
+from fgrad.optim.algorithms import adagrad as adagrad
 from fgrad.optim.algorithms import adam as adam
+from fgrad.optim.algorithms import adamax as adamax
 from fgrad.optim.algorithms import adamw as adamw
 from fgrad.optim.algorithms import lion as lion
 from fgrad.optim.algorithms import rmsprop as rmsprop
 from fgrad.optim.algorithms import sgd as sgd
 from fgrad.optim.holders import SGD as SGD
+from fgrad.optim.holders import Adagrad as Adagrad
 from fgrad.optim.holders import Adam as Adam
+from fgrad.optim.holders import Adamax as Adamax
 from fgrad.optim.holders import AdamW as AdamW
 from fgrad.optim.holders import Lion as Lion
 from fgrad.optim.holders import Optimizer as Optimizer
@@ -29,6 +33,7 @@ from fgrad.optim.transformations import apply_updates as apply_updates
 from fgrad.optim.transformations import chain as chain
 from fgrad.optim.transformations import clip as clip
 from fgrad.optim.transformations import clip_by_global_norm as clip_by_global_norm
+from fgrad.optim.transformations import ema as ema
 from fgrad.optim.transformations import global_norm as global_norm
 from fgrad.optim.transformations import scale_by_learning_rate as scale_by_learning_rate
 from fgrad.optim.transformations import trace as trace

@@ -21,7 +21,10 @@ from fgrad.optim.transformations import (
 
 
 class Moments(NamedTuple):
-    """The state of `adam`: the number of steps, and means of gradients and of their squares."""
+    """The state of `adam`: the number of steps, and means of gradients and of their squares.
+
+    That of `adamax` has the greatest of absolute gradients in the place of squares.
+    """
 
     count: Any
     mean: Any
@@ -211,6 +214,114 @@ def rmsprop(
 
     steps = [GradientTransformation(init, update), scale_by_learning_rate(learning_rate)]
     return chain(*steps, trace(momentum, nesterov=nesterov)) if momentum else chain(*steps)
+
+
+def adagrad(
+    learning_rate: Any,
+    initial_accumulator_value: float = 0.1,
+    eps: float = 1e-7,
+    *,
+    eps_in_sqrt: bool = True,
+) -> GradientTransformation:
+    """Return AdaGrad: gradients over the root of the sum of all squares of them; nothing where that is zero.
+
+    Args:
+        learning_rate: a number or a schedule.
+        initial_accumulator_value: where the sum begins; PyTorch's default is 0.
+        eps: added to the sum, or to its root; PyTorch's default is 1e-10.
+        eps_in_sqrt: whether under the root, as in Optax, or to it, as in PyTorch.
+
+    Returns:
+        A gradient transformation, with the numbers of Optax's `adagrad`, and with
+        `eps_in_sqrt=False` of PyTorch's `Adagrad`.
+
+    Raises:
+        ValueError: `initial_accumulator_value` is negative.
+
+    Derivative:
+        `update` is differentiable in gradients and state; 0 where the sum is zero.
+
+    Source:
+        Duchi, Hazan & Singer (2011), Adaptive subgradient methods, JMLR.
+
+    Example:
+        >>> optimizer = adagrad(0.1, 0.0)
+        >>> updates, state = optimizer.update(np.array([1.0, 0.0]), optimizer.init(np.ones(2)))
+        >>> updates.round(4)
+        array([-0.1,  0. ])
+    """
+    if initial_accumulator_value < 0:
+        raise ValueError(
+            f"adagrad: initial_accumulator_value is a sum of squares, not {initial_accumulator_value}"
+        )
+
+    def init(params: Any) -> Any:
+        return tree.map(lambda z: z + like(initial_accumulator_value, z), _real_zeros(params))
+
+    def direction(g: Any, total: Any) -> Any:
+        safe = np.where(total > 0, total, 1)
+        return np.where(total > 0, g / (np.sqrt(safe + eps) if eps_in_sqrt else np.sqrt(safe) + eps), 0)
+
+    def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        total = tree.map(lambda g, s: s + squares(g), grads, state)
+        return tree.map(direction, grads, total), total
+
+    return chain(GradientTransformation(init, update), scale_by_learning_rate(learning_rate))
+
+
+def adamax(
+    learning_rate: Any,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    *,
+    eps_in_max: bool = True,
+) -> GradientTransformation:
+    """Return Adamax: Adam with the greatest of the decayed absolute gradients in the place of a root.
+
+    mean = b1 mean + (1 - b1) g, greatest = max(b2 greatest, |g| + eps), and after t steps the update is
+    -learning_rate mean / (1 - b1^t) / greatest.
+
+    Args:
+        learning_rate: a number or a schedule.
+        b1: decay of the mean.
+        b2: decay of the greatest.
+        eps: added to absolute gradients, or to the greatest.
+        eps_in_max: whether before the greatest is found, as in Optax and PyTorch, or after.
+
+    Returns:
+        A gradient transformation, with the numbers of Optax's `adamax` and of PyTorch's `Adamax`.
+
+    Raises:
+        ValueError: `b1` or `b2` is not in [0, 1).
+
+    Derivative:
+        `update` is differentiable in gradients and state.
+
+    Source:
+        Kingma & Ba (2015), Adam: A method for stochastic optimization.
+
+    Example:
+        >>> optimizer = adamax(0.1)
+        >>> updates, state = optimizer.update(np.array([1.0, -4.0]), optimizer.init(np.ones(2)))
+        >>> updates.round(4)
+        array([-0.1,  0.1])
+    """
+    _check("adamax", b1=b1, b2=b2)
+    before, after = (eps, 0) if eps_in_max else (0, eps)
+
+    def init(params: Any) -> Moments:
+        return Moments(np.zeros((), np.int32), zeros(params), _real_zeros(params))
+
+    def update(grads: Any, state: Moments, params: Any = None) -> tuple[Any, Moments]:
+        count = state.count + ONE
+        mean = tree.map(lambda g, m: b1 * m + (1 - b1) * g, grads, state.mean)
+        greatest = tree.map(lambda g, u: np.maximum(b2 * u, abs(g) + before), grads, state.square)
+        rest = 1 - b1**count
+        updates = tree.map(lambda m, u: m / like(rest, m) / (u + after), mean, greatest)
+        return updates, Moments(count, mean, greatest)
+
+    return chain(GradientTransformation(init, update), scale_by_learning_rate(learning_rate))
 
 
 def lion(

@@ -294,6 +294,71 @@ class RMSProp(Optimizer):
 
 
 @_holder
+class Adagrad(Optimizer):
+    """AdaGrad of tensors: `fgrad.optim.adagrad`, with PyTorch's defaults.
+
+    Args:
+        initial_accumulator_value: where the sum of squares begins.
+        eps: added to its root.
+
+    Example:
+        >>> w = fg.tensor([1.0, 2.0])
+        >>> gm = fg.GradManager().attach(w)
+        >>> opt = Adagrad(gm, lr=0.1)
+        >>> with gm:
+        ...     gm.backward((w**2).sum())
+        >>> _ = opt.step().clear_grad()
+        >>> w
+        Tensor([0.9, 1.9])
+    """
+
+    def __init__(
+        self,
+        tensors: Any,
+        lr: Any = 1e-2,
+        initial_accumulator_value: float = 0.0,
+        eps: float = 1e-10,
+        *,
+        max_norm: float | None = None,
+    ) -> None:
+        def make(rate: Any) -> GradientTransformation:
+            return algorithms.adagrad(rate, initial_accumulator_value, eps, eps_in_sqrt=False)
+
+        super().__init__(tensors, make, lr, max_norm=max_norm)
+
+
+@_holder
+class Adamax(Optimizer):
+    """Adamax of tensors: `fgrad.optim.adamax`.
+
+    Args:
+        betas: decays of the mean and of the greatest absolute gradient.
+        eps: added to absolute gradients.
+
+    Example:
+        >>> w = fg.tensor([1.0, 2.0])
+        >>> gm = fg.GradManager().attach(w)
+        >>> opt = Adamax(gm, lr=0.1)
+        >>> with gm:
+        ...     gm.backward((w**2).sum())
+        >>> _ = opt.step().clear_grad()
+        >>> w
+        Tensor([0.9, 1.9])
+    """
+
+    def __init__(
+        self,
+        tensors: Any,
+        lr: Any = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        *,
+        max_norm: float | None = None,
+    ) -> None:
+        super().__init__(tensors, lambda rate: algorithms.adamax(rate, *betas, eps), lr, max_norm=max_norm)
+
+
+@_holder
 class Lion(Optimizer):
     """Lion of tensors: `fgrad.optim.lion`.
 

@@ -262,6 +262,34 @@ def trace(decay: float, *, nesterov: bool = False) -> GradientTransformation:
     return GradientTransformation(zeros, update)
 
 
+def ema(decay: float) -> GradientTransformation:
+    """Return the transformation that takes running means of gradients, which begin with zero.
+
+    mean = (1 - decay) gradient + decay mean
+
+    Args:
+        decay: from 0 to 1.
+
+    Returns:
+        A gradient transformation, with the numbers of Optax's `ema` without `debias`; its state is the mean.
+
+    Derivative:
+        Of `update`, in gradients and state: that of the sum.
+
+    Example:
+        >>> mean = ema(0.5)
+        >>> updates, state = mean.update(np.ones(2), mean.init(np.zeros(2)))
+        >>> mean.update(np.ones(2), state)[0]
+        array([0.75, 0.75])
+    """
+
+    def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        new = tree.map(lambda g, m: (1 - decay) * g + decay * m, grads, state)
+        return new, new
+
+    return GradientTransformation(zeros, update)
+
+
 def zeros(params: Any) -> Any:
     """Return zeros of the shapes and dtypes of a pytree."""
     return tree.map(np.zeros_like, params)

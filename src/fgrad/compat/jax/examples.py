@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fgrad.compat.jax.arrays import as_array, named
+from fgrad import optim
+from fgrad.compat.jax.arrays import as_array, made, named, opened
 from fgrad.compat.jax.nn import NAMES as NN
 from fgrad.compat.jax.nn import OWN as INITIALIZERS
 from fgrad.compat.jax.numpy import NAMES as NUMPY
-from fgrad.compat.jax.trees import flatten, unflatten
+from fgrad.compat.jax.transformations import Flat
+from fgrad.compat.jax.trees import tree_map
 from fgrad.compat.standins import by_name, renamed
 from fgrad.nn.layers import Layers
+from fgrad.optim import GradientTransformation
 
 Schedule = Callable[[Any], Any]
-_array: Callable[[Any], Any] = as_array  # for checkers, which know no operators of arrays
 
 
 class Optimizer(NamedTuple):
@@ -38,104 +39,58 @@ def make_schedule(scalar_or_schedule: Any) -> Schedule:
     return scalar_or_schedule if callable(scalar_or_schedule) else lambda _: scalar_or_schedule
 
 
-def _optimizer(rule: Callable[..., Any], step_size: Any, *options: Any, **named: Any) -> Optimizer:
-    """Return the optimizer of a rule: from a step, what is remembered (zeros at first) and options.
+def _optimizer(
+    rule: Callable[..., GradientTransformation], step_size: Any, *options: Any, **named: Any
+) -> Optimizer:
+    """Return the optimizer of a rule of `fgrad.optim`, which takes a step size and options."""
+    size = make_schedule(step_size)
 
-    It returns the new array, and what is remembered next.
-    """
-    size, count = make_schedule(step_size), _RULES[rule]
+    def make(rate: Any) -> GradientTransformation:
+        return rule(rate, *options, **named)
 
     def init(params: Any) -> OptimizerState:
-        leaves, structure = flatten(params)
-        zeros = [NUMPY["zeros_like"](as_array(x)) for x in leaves]
-        return OptimizerState(params, [unflatten(structure, zeros) for _ in range(count)])
+        flat = Flat(lambda x: x, params)
+        return OptimizerState(params, tree_map(made, make(0).init(flat.tensors)))
 
     def update(i: Any, grads: Any, state: OptimizerState) -> OptimizerState:
-        leaves, structure = flatten(state.params)
-        gradients, given = flatten(grads)
-        if given != structure:
-            raise TypeError(f"the gradients are {given}, and the parameters {structure}")
-        columns = [leaves, *(structure.flatten_up_to(m) for m in state.memory)]
-        rows = [
-            rule(_Step(i, size(i), g, x), *memory, *options, **named)
-            for g, x, *memory in zip(gradients, *columns, strict=True)
-        ]
-        params, *memory = (unflatten(structure, [row[k] for row in rows]) for k in range(count + 1))
-        return OptimizerState(params, memory)
+        flat, given = Flat(lambda x: x, state.params), Flat(lambda x: x, grads)
+        if given.structure != flat.structure:
+            raise TypeError(f"the gradients are {given.structure}, and the parameters {flat.structure}")
+        count = as_array(i)
+        memory = tree_map(lambda x: opened(count if x.dtype.kind == "i" else x), state.memory)
+        updates, memory = make(opened(size(i))).update(given.tensors, memory, flat.tensors)
+        params = flat.filled(optim.apply_updates(flat.tensors, updates))
+        return OptimizerState(params, tree_map(made, memory))
 
     return Optimizer(init, update, lambda state: state.params)
 
 
-class _Step(NamedTuple):
-    """The number and size of a step, a gradient, and the array that takes it."""
-
-    i: Any
-    size: Any
-    g: Any
-    x: Any
-
-    def rest(self, weight: float) -> Any:
-        """Return what is missing of the weights of a mean after so many steps."""
-        return 1 - _array(weight).astype(_array(self.x).dtype) ** (_array(self.i) + 1)
+def _momentum(size: Any, mass: float, *, nesterov: bool) -> GradientTransformation:
+    return optim.chain(optim.trace(mass, nesterov=nesterov), optim.scale_by_learning_rate(size))
 
 
-def _sgd(s: _Step) -> Sequence[Any]:
-    return (s.x - s.size * s.g,)
+def _adagrad(size: Any, momentum: float) -> GradientTransformation:
+    """Return AdaGrad along running means of its directions."""
+    direction = optim.adagrad(-1.0, 0.0, 0.0)
+    return optim.chain(direction, optim.ema(momentum), optim.scale_by_learning_rate(size))
 
 
-def _momentum(s: _Step, velocity: Any, mass: Any) -> Sequence[Any]:
-    velocity = mass * velocity + s.g
-    return s.x - s.size * velocity, velocity
-
-
-def _nesterov(s: _Step, velocity: Any, mass: Any) -> Sequence[Any]:
-    velocity = mass * velocity + s.g
-    return s.x - s.size * (mass * velocity + s.g), velocity
-
-
-def _adagrad(s: _Step, squares: Any, mean: Any, momentum: Any = 0.9) -> Sequence[Any]:
-    squares, where = squares + s.g * s.g, NUMPY["where"]
-    scale = where(squares > 0, 1 / NUMPY["sqrt"](where(squares > 0, squares, 1)), 0)
-    mean = (1 - momentum) * (s.g * scale) + momentum * mean
-    return s.x - s.size * mean, squares, mean
-
-
-def _rmsprop(s: _Step, squares: Any, gamma: Any = 0.9, eps: Any = 1e-8) -> Sequence[Any]:
-    squares = squares * gamma + s.g * s.g * (1 - gamma)
-    return s.x - s.size * s.g / NUMPY["sqrt"](squares + eps), squares
-
-
-def _rmsprop_momentum(
-    s: _Step, squares: Any, velocity: Any, gamma: Any = 0.9, eps: Any = 1e-8, momentum: Any = 0.9
-) -> Sequence[Any]:
-    squares = squares * gamma + s.g * s.g * (1 - gamma)
-    velocity = momentum * velocity + s.size * s.g / NUMPY["sqrt"](squares + eps)
-    return s.x - velocity, squares, velocity
-
-
-def _adam(
-    s: _Step, mean: Any, squares: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8
-) -> Sequence[Any]:
-    mean = (1 - b1) * s.g + b1 * mean
-    squares = (1 - b2) * (s.g * s.g) + b2 * squares
-    spread = NUMPY["sqrt"](squares / s.rest(b2)) + eps
-    return s.x - s.size * (mean / s.rest(b1)) / spread, mean, squares
-
-
-def _adamax(
-    s: _Step, mean: Any, highest: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8
-) -> Sequence[Any]:
-    mean = (1 - b1) * s.g + b1 * mean
-    highest = NUMPY["maximum"](b2 * highest, abs(_array(s.g)))
-    return s.x - s.size / s.rest(b1) * mean / (highest + eps), mean, highest
-
-
-_RULES: dict[Callable[..., Any], int] = {  # how many arrays a rule remembers
-    _sgd: 0, _momentum: 1, _nesterov: 1, _adagrad: 2, _rmsprop: 1, _rmsprop_momentum: 2, _adam: 2, _adamax: 2,
-}  # fmt: skip
+_RULES: dict[str, Callable[..., Optimizer]] = {
+    "sgd": lambda step_size: _optimizer(optim.sgd, step_size),
+    "momentum": lambda step_size, mass: _optimizer(_momentum, step_size, mass, nesterov=False),
+    "nesterov": lambda step_size, mass: _optimizer(_momentum, step_size, mass, nesterov=True),
+    "adagrad": lambda step_size, momentum=0.9: _optimizer(_adagrad, step_size, momentum),
+    "rmsprop": lambda step_size, gamma=0.9, eps=1e-8: _optimizer(optim.rmsprop, step_size, gamma, eps),
+    "rmsprop_momentum": lambda step_size, gamma=0.9, eps=1e-8, momentum=0.9: _optimizer(
+        optim.rmsprop, step_size, gamma, eps, momentum=momentum
+    ),
+    "adam": lambda step_size, b1=0.9, b2=0.999, eps=1e-8: _optimizer(optim.adam, step_size, b1, b2, eps),
+    "adamax": lambda step_size, b1=0.9, b2=0.999, eps=1e-8: _optimizer(
+        optim.adamax, step_size, b1, b2, eps, eps_in_max=False
+    ),
+}
 OPTIMIZERS: dict[str, Any] = by_name(Optimizer, OptimizerState, make_schedule) | {
-    rule.__name__[1:]: named(functools.partial(_optimizer, rule), f"optimizers.{rule.__name__[1:]}")
-    for rule in _RULES
+    name: named(function, f"optimizers.{name}") for name, function in _RULES.items()
 }
 
 
