@@ -6,7 +6,9 @@ the order in memory. Every call of the table of dtypes is compared.
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import operator
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +17,7 @@ import numpy as np
 import pytest
 from tests.compiler.interpreting import kernels_in_python
 from tests.dtypes import attempt, leaves, like
-from tests.numpy.dtypes import CALLS
+from tests.numpy.dtypes import CALLS, Call
 
 import fgrad as fg
 import fgrad.numpy as fnp
@@ -25,6 +27,50 @@ from fgrad.core.views import is_array, is_laid_out, memory_of
 pytestmark = pytest.mark.filterwarnings("ignore")
 QUIRKS = ("(out)", "nan_to_num(three)")  # NumPy's scalars have methods that return no target
 TABLE = [c for c in CALLS if " dtype=" not in c.name and not c.name.startswith(QUIRKS)]
+
+
+CUBE = np.random.default_rng(0).uniform(0.1, 0.9, (3, 4, 3))
+OTHERS = {  # what functions take besides an array
+    "cross": [(CUBE[::-1] * 2,)], "linalg.cross": [(CUBE[::-1] * 2,)], "append": [(CUBE,)],
+    "take": [([2, 0],)], "repeat": [(2,)], "delete": [(1,)], "insert": [(1, 0.5)], "roll": [(1,)],
+    "percentile": [(40,), ([40, 60],)], "nanpercentile": [(40,), ([40, 60],)],
+    "quantile": [(0.4,), ([0.4, 0.6],)], "nanquantile": [(0.4,), ([0.4, 0.6],)],
+    "partition": [(1,)], "argpartition": [(1,)], "split": [(1,)], "array_split": [(2,)],
+    "compress": [([True, False, True],)], "linspace": [(CUBE[::-1], 4)], "logspace": [(CUBE[::-1], 4)],
+    "geomspace": [(CUBE[::-1], 4)], "take_along_axis": [(np.zeros((1, 4, 3), int),)],
+}  # fmt: skip
+
+
+def axes_of(function: Any) -> Iterator[dict[str, Any]]:
+    """Yield the axes that a function may be told to work along."""
+    names = inspect.signature(function).parameters
+    axes = [{name: i} for name in ("axis", "axes") if name in names for i in (0, 1, 2, (0, 1), (2, 0))]
+    if "axisc" in names:
+        axes += [{"axisa": 0, "axisb": 0}, {"axisc": 0}, {"axisc": 1}]
+    yield from axes
+    if "keepdims" in names:
+        yield from ({**a, "keepdims": True} for a in axes)
+
+
+def calls_along_axes() -> Iterator[Call]:
+    """Yield calls of every function that works along axes, for each of these."""
+    for prefix, module, peers in (("", fnp, np), ("linalg.", fnp.linalg, np.linalg)):
+        for name in dir(module):
+            function = getattr(module, name)
+            if name.startswith("_") or isinstance(function, type) or not callable(getattr(peers, name, None)):
+                continue
+            for given in attempt(lambda f=function: list(axes_of(f))) or ():
+                for rest in OTHERS.get(prefix + name, [()]):
+                    place = prefix + name, given, rest
+
+                    def f(np: Any, x: Any, place: Any = place) -> Any:
+                        path, given, rest = place
+                        return operator.attrgetter(path)(np)(x, *rest, **given)
+
+                    yield Call(f"{prefix}{name} {given}", f, (CUBE,), (("float64",),))
+
+
+ALONG_AXES = list(calls_along_axes())
 
 
 def inputs(call: Any, dtype: str) -> list[Any]:
@@ -115,7 +161,7 @@ def stacks(args: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("made", [lambda x: x, lambda x: getattr(x, "T", x)], ids=["given", "transposed"])
 def test_what_is_known_to_lie_in_memory_in_some_order_does_so_in_numpy(made, order):
     seen, wrong = 0, set()
-    for call in TABLE:
+    for call in [*TABLE, *ALONG_AXES]:
         args = attempt(inputs, call, "float64")
         for given in (args, stacks(args)) if isinstance(args, list) else ():
             xs = [laid_out(x, order) for x in given]
@@ -138,7 +184,7 @@ def test_what_is_known_to_lie_in_memory_in_some_order_does_so_in_numpy(made, ord
 @pytest.mark.parametrize("order", ["rows", "columns"])
 def test_what_a_program_knows_to_lie_row_by_row_does_so_in_numpy(order):
     seen, wrong = 0, set()
-    for call in TABLE:
+    for call in [*TABLE, *ALONG_AXES]:
         args = attempt(inputs, call, "float64")
         if not isinstance(args, list):
             continue

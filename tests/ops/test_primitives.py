@@ -933,6 +933,13 @@ def series() -> list[Sample]:
         Sample("spherical", "0-d", (values(()),), {"n": 1}),
         Sample("modified", "0-d", (values(()),), {"n": 1}),
     ]
+    for shape, axis in [((3,), 0), ((2, 3), 1), ((3, 4), 0), ((2, 3, 2), 1), ((0, 3), 1)]:
+        found += with_dtypes("cross", partial(np.cross, axis=axis), shape, shape, axis=axis)
+    found += [
+        Sample("cross", "int", (integers((2, 3)), integers((2, 3), seed=1)), {"axis": 1}, np.cross),
+        Sample("cross", "large", (values((1400, 3)), values((1400, 3), seed=1)), {"axis": 1}, np.cross, 1),
+        Sample("cross", "mixed", (integers((2, 3)), values((2, 3))), {"axis": 1}, np.cross),
+    ]
     for n, m in [(5, 3), (3, 3), (4, 1), (1, 1)]:
         for mode in ("full", "valid"):
             reference = partial(np.convolve, mode=mode)

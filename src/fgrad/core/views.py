@@ -528,7 +528,12 @@ def unordered(y: Any, *xs: Any) -> Any:
     """
     if y.__class__ is not Tensor or sum(n > 1 for n in y.shape) < 2 or all(map(_lies_in_order, xs)):
         return y
-    return wrap(_turned(y._value, 0), y._nodes)
+    return disordered(y)
+
+
+def disordered(y: Any) -> Any:
+    """Return a new array `y` of which nobody knows how it lies in memory."""
+    return wrap(_turned(y._value, 0), y._nodes) if y.__class__ is Tensor else y
 
 
 def laid_out_like(y: Tensor, x: Any) -> Tensor:

@@ -409,7 +409,7 @@ def linspace(
         )
     kind = kind if dtype is None else np.dtype(dtype)
     y = convert(unary("floor", y) if kind.kind in "iu" else y, kind)
-    y = _first_to(y, axis)
+    y = _first_to(unordered(y, start, stop), axis)
     return (y, -step) if retstep else y
 
 
@@ -497,7 +497,7 @@ def geomspace(
         exact = 1 if y.shape[0] > 1 and endpoint else 0
         middle = y[1 : y.shape[0] - exact]
         y = bind("concatenate", ends[0], middle, *ends[1 : 1 + exact], axis=0)
-    y = _first_to(y * turn, axis)
+    y = _first_to(unordered(y * turn, start, stop), axis)
     return convert(y, kind if dtype is None else np.dtype(dtype))
 
 

@@ -16,6 +16,7 @@ from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer
+from fgrad.core.views import unordered
 from fgrad.numpy.arrays import as_tensor, as_value, asarray, concrete, next_to, operands, seen, together
 from fgrad.numpy.joining import concatenate
 from fgrad.numpy.linalg import eigvals, inv, lstsq
@@ -160,7 +161,7 @@ def polyval(p: Any, x: Any) -> Any:
     y: Any = near(x).zeros(x.shape, x.dtype)
     for i in range(p.shape[0]):
         y = y * x + bind("slice", p, index=(i,))
-    return as_tensor(y)
+    return as_tensor(unordered(y, p))
 
 
 @extends(np.polyfit)

@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from fgrad.core.dispatch import apply_primitive, bind
 from fgrad.core.primitive import FOREIGN, PRIMITIVES, UFUNCS
 from fgrad.core.tensor import Tensor, wrap
-from fgrad.core.views import unordered
+from fgrad.core.views import disordered, unordered
 from fgrad.numpy.arrays import together
 from fgrad.numpy.diagonals import diagonal
 from fgrad.numpy.reductions import sum
@@ -29,6 +29,7 @@ from fgrad.numpy.registry import (
 from fgrad.numpy.shapes import atleast_1d, moveaxis, ravel
 from fgrad.ops import linear
 from fgrad.ops.contraction import contract
+from fgrad.ops.cross import cross as cross_product
 
 _ARRAYS = {Tensor, np.ndarray}
 _CONTRACT = PRIMITIVES["contract"]
@@ -484,6 +485,8 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     x, y = together(a, b)
     if not x.shape or not y.shape:
         raise ValueError("At least one array has zero dimension")
+    if {axisa, axisb, axisc} == {-1} and x.shape[-1] == y.shape[-1] == 3:
+        return _cross(x, y, max(len(x.shape), len(y.shape)) - 1)
     rank = len(x.shape)
     if rank == len(y.shape) and all(-rank <= i < rank for i in (axisa, axisb, axisc)):
         along, *others = {i % rank for i in (axisa, axisb, axisc)}
@@ -504,14 +507,15 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     if len(u.shape) != len(v.shape):  # more axes come behind the components
         rank = max(len(u.shape), len(v.shape))
         u, v = (linear.reshape(w, (3, *(1,) * (rank - len(w.shape)), *w.shape[1:])) for w in (u, v))
-    product = moveaxis(_cross(u, v, 0), 0, axisc)
-    return unordered(product, product)
+    return moveaxis(_cross(u, v, 0), 0, axisc)
 
 
 def _cross(u: Any, v: Any, axis: int) -> Any:
-    """Return the vector product, whose component i + 1 is u[i] v[i + 1] - u[i + 1] v[i]."""
-    turned = u * linear.roll(v, (2,), (axis,)) - linear.roll(u, (2,), (axis,)) * v
-    return unordered(linear.roll(turned, (2,), (axis,)), turned)
+    """Return the vector product; in NumPy components lie side by side, wherever their axis is."""
+    shape = np.broadcast_shapes(u.shape, v.shape)
+    u, v = (x if x.shape == shape else linear.broadcast_to(x, shape) for x in (u, v))
+    product = cross_product(u, v, axis)
+    return product if axis == len(shape) - 1 else disordered(product)
 
 
 def _in_space(x: Any) -> Any:

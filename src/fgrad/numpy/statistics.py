@@ -13,7 +13,7 @@ import numpy as np
 from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.dispatch import bind, unary
 from fgrad.core.placement import near, placed
-from fgrad.core.views import unordered
+from fgrad.core.views import disordered, unordered
 from fgrad.numpy.arrays import as_value, known, next_to, number_type, seen, together
 from fgrad.numpy.cumulative import cumsum
 from fgrad.numpy.diagonals import diag
@@ -265,7 +265,8 @@ def _quantiles(
     y = linear.transpose(y, (k, *range(k)))
     y = linear.reshape(y, (*q.shape, *y.shape[1:]))
     y = as_scalar(y) if weights is None else as_array(y)
-    return stored(_kept(y, a.shape, axes, keepdims, len(q.shape)), out)
+    y = _kept(y, a.shape, axes, keepdims, len(q.shape))
+    return stored(disordered(y) if skip and q.shape else y, out)
 
 
 def _count_numbers(x: Any) -> Any:

@@ -5,6 +5,7 @@ from fgrad.ops import (  # noqa: F401 -- each declares its primitives
     bessel,
     contraction,
     convolution,
+    cross,
     devices,
     elementwise,
     factorization,
