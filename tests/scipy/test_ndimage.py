@@ -156,6 +156,30 @@ def test_values_of_filters(mode):
     same("laplace", normal(5, 6), axes=1, **options)
     same("gaussian_laplace", normal(5, 6), 1.1, **options)
     same("gaussian_gradient_magnitude", normal(5, 6), 1.1, truncate=3.0, **options)
+    for axes in (1, (0, 2), ()):
+        for name in ("laplace", "gaussian_laplace", "gaussian_gradient_magnitude"):
+            sigma = () if name == "laplace" else (1.1,)
+            same(name, normal(5, 6, 4), *sigma, axes=axes, **options)
+
+
+def test_each_axis_has_a_mode():
+    x, modes = normal(5, 6, 4), ["wrap", "nearest", "reflect"]
+    for name in ("sobel", "prewitt", "laplace", "uniform_filter"):
+        same(name, x, mode=modes)
+    for name in ("gaussian_filter", "gaussian_laplace", "gaussian_gradient_magnitude"):
+        same(name, x, 1.1, mode=modes)
+        same(name, x, (1.1, 0.7, 0.9), mode=modes)
+        same(name, x, 1.1, mode=modes[:2], axes=(2, 0))
+    same("gaussian_laplace", x, (1.1, 0.7), axes=(2, 0), radius=2)
+    same("gaussian_gradient_magnitude", x, (1.1, 0.7, 0.9), axes=(2, 0), radius=2)
+
+
+def test_filters_do_not_cut_off_digits():
+    for dtype in (np.int32, bool):
+        with pytest.raises(TypeError, match="cuts digits off"):
+            ndimage.sobel(fg.tensor(normal(5, 6)), output=dtype)
+        with pytest.raises(TypeError, match="cuts digits off"):
+            ndimage.shift(fg.tensor(normal(5, 6)), 0.5, output=dtype)
 
 
 @pytest.mark.parametrize("mode", ["reflect", "constant", "nearest", "mirror", "wrap"])

@@ -34,7 +34,7 @@ from fgrad.scipy.signal.convolution import sliding, turned
 _said = completes(
     {
         "input": "real or complex image; integers are taken as float64.",
-        "output": "None, or the dtype of the result.",
+        "output": "None, or the dtype of the result, floating or complex.",
         "mode": "as in `correlate1d`.",
         "cval": "one number.",
         "axes": "along which to filter; None: all.",
@@ -582,7 +582,7 @@ def laplace(
     w = placed(x, np.asarray((1, -2, 1), np.empty(0, x.dtype).real.dtype))
     modes = per_axis(mode, len(axes))
     parts = [_along(x, w, a, m, cval, 0, "laplace") for a, m in zip(axes, modes, strict=True)]
-    return as_output(_sum(parts), output)
+    return as_output(_sum(parts or [x]), output)
 
 
 @_filter(reference.gaussian_laplace)
@@ -600,7 +600,8 @@ def gaussian_laplace(
 
     Args:
         sigma: the standard deviation in elements, one or one for each of `axes`.
-        mode: as in `correlate1d`, one or one for each of `axes`.
+        mode: as in `correlate1d`, one or one for each of `axes`, which holds wherever the derivative along
+            that is computed.
         axes: along which; None: all.
         kwargs: `truncate` and `radius` of `gaussian_filter`.
 
@@ -617,7 +618,11 @@ def gaussian_laplace(
         >>> fg.grad(lambda x: gaussian_laplace(x, 1.0, radius=1)[1])(np.ones(3)).round(6) + 0.0
         array([ 0.      , -0.451863,  0.      ])
     """
-    return as_output(_sum(_gaussian_slopes(input, sigma, mode, cval, axes, 2, kwargs)), output)
+    x = inexact(input)
+    axes = _axes(axes, len(x.shape))
+    widths = dict(zip(axes, per_axis(sigma, len(axes)), strict=True))
+    sigma = [widths.get(i, 0.0) for i in range(len(x.shape))]
+    return as_output(_sum(_gaussian_slopes(x, sigma, mode, cval, axes, 2, kwargs) or [x]), output)
 
 
 @_filter(reference.gaussian_gradient_magnitude)
@@ -634,8 +639,10 @@ def gaussian_gradient_magnitude(
     """Return the root of the sum of squared Gaussian slopes along axes.
 
     Args:
-        sigma: the standard deviation in elements, one or one for each of `axes`.
-        mode: as in `correlate1d`, one or one for each of `axes`.
+        sigma: the standard deviation in elements, one or one for each axis of `input`: it is smoothed along
+            all.
+        mode: as in `correlate1d`, one or one for each of `axes`, which holds wherever the slope along that
+            is computed.
         axes: along which; None: all.
         kwargs: `truncate` and `radius` of `gaussian_filter`.
 
@@ -652,17 +659,21 @@ def gaussian_gradient_magnitude(
         >>> fg.grad(lambda x: gaussian_gradient_magnitude(x, 1.0, radius=1)[1])(np.ones(3))  # flat
         array([0., 0., 0.])
     """
-    slopes = _gaussian_slopes(input, sigma, mode, cval, axes, 1, kwargs)
-    return as_output(bind("root", _sum([s * s for s in slopes])), output)
+    x = inexact(input)
+    slopes = _gaussian_slopes(x, sigma, mode, cval, _axes(axes, len(x.shape)), 1, kwargs)
+    return as_output(bind("root", _sum([s * s for s in slopes])) if slopes else x, output)
 
 
 def _gaussian_slopes(
-    input: Any, sigma: Any, mode: Any, cval: Any, axes: Any, order: int, options: dict[str, Any]
+    x: Any, sigma: Any, mode: Any, cval: Any, axes: Sequence[int], order: int, options: dict[str, Any]
 ) -> list[Any]:
-    x = inexact(input)
-    axes = _axes(axes, len(x.shape))
-    orders = np.eye(len(axes), dtype=int) * order
-    return [gaussian_filter(x, sigma, list(o), None, mode, cval, axes=axes, **options) for o in orders]
+    """Return the derivatives along `axes`; the mode of one is that of all borders, as in SciPy."""
+    modes = per_axis(mode, len(axes))
+    orders = np.eye(len(x.shape), dtype=int)[list(axes)] * order
+    return [
+        gaussian_filter(x, sigma, list(o), None, m, cval, **options)
+        for o, m in zip(orders, modes, strict=True)
+    ]
 
 
 def _sum(parts: Sequence[Any]) -> Any:

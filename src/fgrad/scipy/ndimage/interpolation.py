@@ -42,7 +42,13 @@ def as_output(x: Any, output: Any) -> Any:
         return x
     if isinstance(output, np.ndarray | Tensor):
         raise TypeError("output cannot be an array beside a Tensor; take the result, or give a dtype")
-    return convert(x, np.dtype(output))
+    dtype = np.dtype(output)
+    if dtype.kind in "biu":
+        raise TypeError(
+            f"output of {dtype} beside a Tensor: SciPy cuts digits off between the steps of a filter, which has "
+            "no derivative; convert the result with astype"
+        )
+    return convert(x, dtype)
 
 
 def _checked_order(order: int) -> int:
