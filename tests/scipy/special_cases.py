@@ -193,6 +193,7 @@ CASES: dict[str, Case] = {
     "rgamma":   Case(at(2.5, 0.0, -2.0, -1.3, 0.5, 0.3, 20.5), mp.rgamma),
     "psi":      Case(at(2.5, 1e-3, 1.0, -1.3, 1e6), mp.digamma),
     "trigamma": Case(at(2.5, 1e-3, 1.0, -1.3, 1e6), lambda x: mp.zeta(2, x)),
+    "riemann_zeta": Case(at(3.0, 1.5, 0.5, -0.7, -3.5, -40.3), mp.zeta),
     "zeta":     Case(at((3, 1.5), (2, 0.3), (4, -1.3), (5, 30.0)), mp.zeta),
     "beta":     Case(at((2.5, 1.5), (0.3, 4.0), (30.0, 2.0)), mp.beta),
     "betaln":   Case(at((2.5, 1.5), (0.3, 4.0), (1e3, 2.0)), lambda a, b: mp.log(mp.beta(a, b))),

@@ -260,6 +260,7 @@ def test_functions_without_rule_are_no_names():
         ("eval_legendre", (2.5, 0.3), 0, "n"),
         ("bdtr", (2.0, 5, 0.3), 0, "k"),
         ("zeta", (2.0, 1.5), 0, "x"),
+        ("zeta", (2.0,), 0, "x"),
     ],
 )
 def test_arguments_without_known_derivative_raise_by_name(name, args, i, argument):
@@ -364,7 +365,7 @@ def test_functions_beside_ufuncs_have_scipys_values():
         (special.polygamma(2, t), theirs.polygamma(2, x)),
         (special.polygamma(np.array([0, 3]), t), theirs.polygamma(np.array([0, 3]), x)),
         (special.multigammaln(t[0] + 1, 3), theirs.multigammaln(x[0] + 1, 3)),
-        (special.zeta(fg.tensor(3.0)), theirs.zeta(3.0)),
+        *((special.zeta(fg.tensor(x)), theirs.zeta(x)) for x in (3.0, 1.0, 0.5, 0.0, -3.5, -4.0)),
         (special.lambertw(t, -1), theirs.lambertw(x, -1)),
         *((getattr(special, f"spherical_{k}n")(2, t[0], d), getattr(theirs, f"spherical_{k}n")(2, x[0], d))
           for k in "jyik" for d in (False, True)),

@@ -33,7 +33,7 @@ from fgrad.compiler.loop_nests import Builder
 from fgrad.compiler.products import is_inline
 from fgrad.compiler.views import looked_up
 from fgrad.core.aval import Shape
-from fgrad.core.primitive import ASSEMBLES, CANCELS, CASTS, CONTRACTION, PRIMITIVES, REPEATS
+from fgrad.core.primitive import ASSEMBLES, CANCELS, CASTS, CONTRACTION, OVERWRITES, PRIMITIVES, REPEATS
 from fgrad.core.program import Equation, Program, Var, aval_out
 
 FEW = 4096  # elements whose way through memory costs nothing beside the compilation of long kernels
@@ -548,7 +548,7 @@ def _updated(program: Program, makers: Any, fusable: dict[int, bool]) -> dict[Va
     """
     users: dict[Var, set[int]] = {}
     for e in program.equations:
-        if not fusable[id(e)] or (e.name in VIEWS and e.name != "update"):
+        if not fusable[id(e)] or (e.name in VIEWS and OVERWRITES not in e.traits):
             continue
         todo, seen = [a for a in e.args if isinstance(a, Var)], set[Var]()
         while todo:
@@ -557,7 +557,7 @@ def _updated(program: Program, makers: Any, fusable: dict[int, bool]) -> dict[Va
             seen.add(v)
             if made is None or not fusable[id(made)] or made.name not in VIEWS:
                 continue
-            if made.name == "update" and v.aval.size > ASSEMBLED:
+            if OVERWRITES in made.traits and v.aval.size > ASSEMBLED:
                 users.setdefault(v, set()).add(id(e))
             else:
                 todo += [a for a in made.args if isinstance(a, Var)]

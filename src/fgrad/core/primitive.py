@@ -60,6 +60,7 @@ CASTS = "casts"  # gives its operand in another dtype
 CHOOSES = "chooses"  # between its other operands, by a condition, which is the first one
 CANCELS = "cancels"  # its formula loses most digits of float32, which other libraries compute in double
 PLACES = "places"  # gives elements of its `parts` operands, or zeros: which ones, only other operands say
+OVERWRITES = "overwrites"  # gives its first operand but for a part, which it takes from the second one
 ADDS_AT = "adds at"  # its first operand to zeros of `shape`, where `template` and its other operands say
 ALONG = "along"  # mixes elements along `axis` or `axes`; of the others there is one of the result for each
 STACKS = "stacks"  # of matrices, each by itself: all but the last two axes of its operands are apart

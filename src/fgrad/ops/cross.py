@@ -55,7 +55,7 @@ declare(
         transpose=MULTILINEAR,
     ),
     shape=lambda x, y, *, axis: Aval(x.shape, np.result_type(x.dtype, y.dtype)),
-    batch=lambda mapped, x, y, *, axis: cross(*in_full(mapped, (x, y)), axis + 1),
+    batch=lambda mapped, x, y, *, axis: bind("cross", *in_full(mapped, (x, y)), axis=axis + 1),
     inline=_inline,  # whose parts are compiled with what surrounds them
     traits={TOTAL},
     stored=Stored(

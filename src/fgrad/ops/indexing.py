@@ -16,6 +16,7 @@ from fgrad.core.placement import buffer_of, near
 from fgrad.core.primitive import (
     KEEPS_C_ORDER_OF_FIRST,
     LARGE,
+    OVERWRITES,
     PLACES,
     REARRANGES,
     SPREADS_FIRST,
@@ -275,7 +276,7 @@ declare(
     vjp=_update_vjp,
     shape=_shape_update,
     batch=_batch_update,
-    traits={PLACES, KEEPS_C_ORDER_OF_FIRST},
+    traits={PLACES, KEEPS_C_ORDER_OF_FIRST, OVERWRITES},
     parts=2,
     stored=Stored({"index": is_index}),
 )

@@ -45,7 +45,7 @@ def as_output(x: Any, output: Any) -> Any:
     dtype = np.dtype(output)
     if dtype.kind in "biu":
         raise TypeError(
-            f"output of {dtype} beside a Tensor: SciPy cuts digits off between the steps of a filter, which has "
+            f"output of {dtype} beside a Tensor: SciPy cuts digits off between steps of a filter, which has "
             "no derivative; convert the result with astype"
         )
     return convert(x, dtype)

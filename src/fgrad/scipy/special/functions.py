@@ -203,8 +203,8 @@ def zeta(x: Any, q: Any = None) -> Any:
     """Return Hurwitz's zeta function, the sum of (k + q)**-x over k >= 0.
 
     Args:
-        x: real array.
-        q: real array; None: 1, Riemann's zeta function.
+        x: real array, of numbers above 1: elsewhere NaN, but for Riemann's function.
+        q: real array; None: 1, Riemann's zeta function, which goes on to all numbers.
 
     Returns:
         Array of the shape to which both broadcast; floats.
@@ -221,10 +221,10 @@ def zeta(x: Any, q: Any = None) -> Any:
         >>> fg.grad(lambda q: zeta(2.0, q))(1.0)
         np.float64(-2.4041138063)
     """
-    x, q = operand(x), operand(1.0 if q is None else q)
-    if any(np.iscomplexobj(v) if not hasattr(v, "dtype") else v.dtype.kind == "c" for v in (x, q)):
+    given = [operand(v) for v in ((x,) if q is None else (x, q))]
+    if any(np.iscomplexobj(v) if not hasattr(v, "dtype") else v.dtype.kind == "c" for v in given):
         raise TypeError("zeta of Tensors: complex numbers are not supported")
-    return bind("zeta", x, q)
+    return bind("riemann_zeta" if q is None else "zeta", *given)
 
 
 @for_tensors(special.polygamma)

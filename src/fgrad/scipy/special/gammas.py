@@ -275,6 +275,8 @@ declare({
                     run=lambda x: special.zeta(2, x)),
     "zeta":     Row("x q", lambda f, x, q: (None, -x * fn.zeta(x + 1, q)), "25.11.17",
                     run=lambda x, q: special.zeta(x, q), loops=hidden("zeta")),  # noqa: PLW0108 -- it takes more
+    "riemann_zeta": Row("x", lambda f, x: (None,), "none is known",
+                    run=lambda x: special.zeta(x), loops=hidden("riemann_zeta"), title="zeta"),  # noqa: PLW0108 -- likewise
     "beta":     Row("a b", _beta, "5.12.1, 5.5.4"),
     "betaln":   Row("a b", _betaln, "5.12.1, 5.5.4"),
     "poch":     Row("z m", _poch, "5.2.5, 5.5.4"),

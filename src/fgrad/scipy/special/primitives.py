@@ -48,6 +48,7 @@ class Row(NamedTuple):
     whole: bool = False  # whether the first argument has to be an integer
     loops: Universal | None = None  # what computes it in compiled programs, where `run` does elsewhere
     written: Written | None = None  # how they write it in other primitives
+    title: str = ""  # SciPy's name, where it is another
 
 
 # whose loops of floats warn where these operands are not whole, or raise, whatever `errstate` says
@@ -119,7 +120,7 @@ def declare(table: Mapping[str, Row]) -> None:
             arguments,
             run,
             row.slopes,
-            title=f"scipy.special.{function}",
+            title=f"scipy.special.{row.title or function}",
             real=not row.complex,
             shape=shape,
             formula=FORMULAS.get(name),
