@@ -12,20 +12,21 @@ from tests.ops.test_primitives import SAMPLES
 
 import fgrad as fg
 from fgrad import GradManager, tensor
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import Primitive
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 
 _NO_OWNERS = (type, types.ModuleType, Primitive, str, int, float, np.dtype)
 
 
 def reached(start):
-    """Return the shapes of the arrays that an object keeps alive, apart from modules and primitives."""
+    """Return the shapes of the arrays that an object keeps alive, not those of modules and primitives."""
     seen, found, to_see = {id(start)}, [], [start]
     while to_see:
         x = to_see.pop()
         if isinstance(x, np.ndarray):
             found.append(x.shape)
-        elif not isinstance(x, _NO_OWNERS):
+        elif not isinstance(x, _NO_OWNERS) and not getattr(x, "primitive", None):
             owned = gc.get_referents(x)
             if isinstance(x, types.FunctionType):
                 owned = [r for r in owned if r is not x.__globals__]
