@@ -15,7 +15,7 @@ from fgrad.compiler.elements import SMALL, loop_dtypes
 from fgrad.compiler.fuse import holds, is_fusable
 from fgrad.compiler.library import ON_PAIRS, applied_by, is_native
 from fgrad.compiler.tables import F, Table
-from fgrad.core.aval import Aval, aval_of
+from fgrad.core.aval import Aval, aval_of, with_ones
 from fgrad.core.primitive import ASSEMBLES, PRIMITIVES
 from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.core.rewriting.operations import Operations
@@ -211,8 +211,7 @@ class Writer(Operations):
 
     def spread(self, x: Var, like: Var, axes: tuple[int, ...]) -> Any:
         """Return a reduced array with axes of length one where it was reduced."""
-        shape = tuple(1 if i in axes else n for i, n in enumerate(like.aval.shape))
-        return self.reshape(x, shape)
+        return self.reshape(x, with_ones(like.aval.shape, axes))
 
 
 def _is_odd(x: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,11 @@ def aval_of(x: Any) -> Aval:
     aval = _new(Aval)
     aval.shape, aval.dtype = x.shape, x.dtype
     return aval
+
+
+def with_ones(shape: Shape, axes: Container[int]) -> Shape:
+    """Return the shape of a reduction over `axes` that keeps them, with length one."""
+    return tuple([1 if i in axes else n for i, n in enumerate(shape)])
 
 
 def broadcasts(small: Shape, shape: Shape) -> bool:

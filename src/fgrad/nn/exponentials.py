@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from fgrad.core.aval import with_ones
 from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
 from fgrad.nn.activations import real
@@ -122,9 +123,8 @@ def scaled_sum(a: Any, weights: Any, axis: Any) -> tuple[Any, Any]:
     shape = np.broadcast_shapes(a.shape, weights.shape)
     a, weights = (broadcast_to(v, shape) for v in (a, weights))
     axes = _axes(axis, a)
-    kept = tuple(1 if i in axes else n for i, n in enumerate(a.shape))
     counted = functions.where(functions.equal(weights, 0), -np.inf, a)
-    top = reshape(bind("logsumexp", stop_gradient(counted), axes=axes), kept)
+    top = reshape(bind("logsumexp", stop_gradient(counted), axes=axes), with_ones(a.shape, axes))
     top = functions.where(functions.isfinite(top), top, 0)
     a = functions.where(functions.equal(a, -np.inf), -np.inf, a)  # slope zero, where all are -inf too
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

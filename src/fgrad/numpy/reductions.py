@@ -9,6 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad.compat.numpy import NO_VALUE
+from fgrad.core.aval import with_ones
 from fgrad.core.dispatch import apply_linear, bind
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor
@@ -124,7 +125,7 @@ def narrowed(y: Any, dtype: Any) -> Any:
 def finished(y: Any, x: Any, axes: tuple[int, ...], keepdims: Any, out: Any) -> Any:
     """Return a reduction of `x` over `axes`, as `keepdims` and `out` ask."""
     if keepdims and keepdims is not NO_VALUE:
-        y = linear.reshape(y, tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
+        y = linear.reshape(y, with_ones(x.shape, axes))
     return given_to(y, out)
 
 

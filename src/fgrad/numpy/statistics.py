@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compat.numpy import NO_VALUE
+from fgrad.core.aval import with_ones
 from fgrad.core.dispatch import bind, unary
 from fgrad.core.placement import near, placed
 from fgrad.core.views import disordered, unordered
@@ -187,7 +188,7 @@ def _kept(y: Any, shape: Any, axes: Axes, keepdims: Any, lead: int = 0) -> Any:
     """Return a reduction over `axes`, with these in length one if asked; `lead` axes stand before."""
     if not keepdims or keepdims is NO_VALUE:
         return y
-    y = linear.reshape(y, (*y.shape[:lead], *(1 if i in axes else n for i, n in enumerate(shape))))
+    y = linear.reshape(y, (*y.shape[:lead], *with_ones(shape, axes)))
     return as_array(y) if not y.shape else y
 
 

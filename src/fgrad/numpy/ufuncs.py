@@ -18,6 +18,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad.backend.devices import copied
 from fgrad.compat.numpy import NO_VALUE
+from fgrad.core.aval import with_ones
 from fgrad.core.dispatch import bind
 from fgrad.core.placement import near, placed
 from fgrad.core.primitive import METHODS, NUMPY, Primitive
@@ -177,8 +178,7 @@ def reduce(
 def _end(ufunc: Any, x: Any, axes: tuple[int, ...], first: Any, keepdims: bool) -> Any:
     """Return the end of the accumulation along `axes`."""
     n = len(axes)
-    kept = tuple(1 if i in axes else m for i, m in enumerate(x.shape))
-    shape = kept if keepdims else tuple(m for i, m in enumerate(x.shape) if i not in axes)
+    shape = with_ones(x.shape, axes) if keepdims else tuple(m for i, m in enumerate(x.shape) if i not in axes)
     line = moveaxis(x, axes, range(n)) if axes else x
     line = linear.reshape(line, (int(np.prod([x.shape[i] for i in axes], dtype=int)), *line.shape[n:]))
     if first is None and line.shape[0] < 2 and ufunc.identity is not None:  # |x| is the hypot of one

@@ -11,7 +11,7 @@ import numpy as np
 
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import on_host
-from fgrad.core.aval import Aval, Shape, assignable, aval_of
+from fgrad.core.aval import Aval, Shape, assignable, aval_of, with_ones
 from fgrad.core.dispatch import bind
 from fgrad.core.primitive import (
     ALONG,
@@ -216,7 +216,7 @@ def expand(x: Any, shape: Shape, axes: Axes) -> Any:
     """Return `x`, which lacks `axes` of `shape`, repeated along them."""
     if len(axes) == len(shape):
         return broadcast_to(x, shape)
-    return broadcast_to(reshape(x, tuple([1 if i in axes else n for i, n in enumerate(shape)])), shape)
+    return broadcast_to(reshape(x, with_ones(shape, axes)), shape)
 
 
 def with_rank(x: Any, rank: int) -> Any:
@@ -346,8 +346,7 @@ def centered(x: Any, axes: Axes) -> Any:
 
 
 def _less_mean(x: Any, axes: Axes) -> Any:
-    shape = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
-    return bind("subtract", x, reshape(bind("mean", x, axes=axes), shape))
+    return bind("subtract", x, reshape(bind("mean", x, axes=axes), with_ones(x.shape, axes)))
 
 
 def _run_roll(x: Any, *, shifts: Axes, axes: Axes) -> Any:

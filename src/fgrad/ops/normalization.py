@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.backend.array import DeviceArray
-from fgrad.core.aval import Aval
+from fgrad.core.aval import Aval, with_ones
 from fgrad.core.dispatch import bind, unary
 from fgrad.core.placement import near
 from fgrad.core.primitive import (
@@ -98,7 +98,7 @@ def _run_logsumexp_of_infinite(x: Any, top: Any, axes: Axes) -> Any:
 def _logsumexp_of_arrays(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
     if launches_rows(x, axes, ct, out):
         return launched(_logsumexp, ct, out, x, axes=axes)
-    kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
+    kept = with_ones(x.shape, axes)
     shift = out.reshape(kept)
     if x.__class__ is DeviceArray:  # nothing of it may be read
         return ct.reshape(kept) * np.exp(x - np.where(shift == -np.inf, 0, shift))
@@ -115,7 +115,7 @@ def _logsumexp_of_arrays(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
 def _logsumexp(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
     """Return `ct` times softmax(x), which is zero by convention where every x is -inf."""
     # Blanchard, Higham & Higham (2021), Accurately computing the log-sum-exp and softmax functions
-    kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
+    kept = with_ones(x.shape, axes)
     shift = bind("where", bind("equal", out, -np.inf), 0, out)
     return reshape(ct, kept) * unary("exp", x - reshape(shift, kept))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.backend.array import DeviceArray
-from fgrad.core.aval import Aval
+from fgrad.core.aval import Aval, with_ones
 from fgrad.core.dispatch import bind, refuse_complex
 from fgrad.core.placement import near
 from fgrad.core.primitive import (
@@ -115,7 +115,7 @@ def _extremum(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
     """Share `ct` equally among the elements that attain the extremum."""
     if launches_rows(x, axes, ct, out):
         return launched(_extremum, ct, out, x, axes=axes)
-    kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
+    kept = with_ones(x.shape, axes)
     ties = bind("equal", x, reshape(out, kept))
     count = bind("maximum", sum_axes(ties, axes), 1)  # NaN ties with nothing
     share = ct / bind("convert", count, dtype=ct.dtype)
@@ -123,7 +123,7 @@ def _extremum(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
 
 
 def _prod(ct: Any, x: Any, *, axes: Axes) -> Any:
-    kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
+    kept = with_ones(x.shape, axes)
     return reshape(ct, kept) * bind("products_of_others", x, axes=axes)
 
 

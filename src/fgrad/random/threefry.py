@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import numpy as fnp
+from fgrad.core.aval import broadcasts
 from fgrad.core.dispatch import bind
 from fgrad.core.tensor import Tensor
 from fgrad.ops.linear import convert
@@ -230,15 +231,9 @@ def _of_shape(name: str, shape: Any, *params: Any) -> tuple[int, ...]:
     if shape is None:
         return common
     given = _lengths(shape)
-    if not _becomes(common, given):
+    if not broadcasts(common, given):
         raise ValueError(f"{name}: parameters of shape {common} do not broadcast to shape {given}")
     return given
-
-
-def _becomes(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
-    """Return whether an array of one shape broadcasts to another one."""
-    padded = (*(1,) * (len(new) - len(old)), *old)
-    return len(padded) == len(new) and all(m in {1, n} for m, n in zip(padded, new, strict=True))
 
 
 def uniform(key: Any, shape: Shape = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
@@ -414,7 +409,7 @@ def categorical(
     axis = axis % logits.ndim - logits.ndim
     batch = tuple(np.delete(logits.shape, axis).tolist())
     shape = batch if shape is None else _lengths(shape)
-    if not _becomes(batch, shape):
+    if not broadcasts(batch, shape):
         raise ValueError(f"categorical: logits of batch shape {batch} do not broadcast to shape {shape}")
     before = shape[: len(shape) - len(batch)]
     if replace:

@@ -11,6 +11,7 @@ import numpy as np
 
 from fgrad import numpy as fnp
 from fgrad.compat.autograd.boxes import getval, notrace_primitive
+from fgrad.core.aval import with_ones
 from fgrad.core.tensor import Tensor
 from fgrad.extend.engine import for_tensors, holds_tensor
 
@@ -164,6 +165,5 @@ def repeat_to_match_shape(g: Any, shape: Any, dtype: Any, axis: Any, keepdims: b
     if shape == ():
         return g, 1
     axes = range(len(shape)) if axis is None else np.atleast_1d(axis) % len(shape)
-    kept = [1 if i in axes else n for i, n in enumerate(shape)]
     count = int(np.prod([shape[i] for i in axes]))
-    return fnp.reshape(g, kept) + np.zeros(shape, dtype), count
+    return fnp.reshape(g, with_ones(shape, axes)) + np.zeros(shape, dtype), count
