@@ -64,7 +64,7 @@ def _pairs(inputs: Inputs, tangents: Sequence[Any], where: Sequence[int], what: 
                 f"but the primal {i} has the structure {structure}"
             )
         flat += found
-    if inputs.places.__class__ is not range:
+    if inputs.places is not None:
         flat = [t for p, t in zip(inputs.places, flat, strict=True) if p is not None]
     return [
         cotangent(t, h[0], "the tangent", "the primal") for t, h in zip(flat, inputs.handles, strict=True)

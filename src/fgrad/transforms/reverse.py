@@ -112,7 +112,7 @@ class Inputs:
             self.handles: list[tuple[Any, tuple[Node, ...]]] = handles
             self.leaves: list[Any] = chosen
             self.structures: list[Any] = [tree.LEAF] * len(handles)
-            self.places: Sequence[int | None] = range(len(handles))
+            self.places: list[int | None] | None = None  # of each leaf among `handles`; None: each has one
             return
         self.structures = []
         self.leaves = []  # every leaf of the differentiated arguments
@@ -121,12 +121,10 @@ class Inputs:
             self.structures.append(structure)
             self.leaves += found
         handles = [] if holomorphic else _arrays(self.leaves)
-        self.handles = handles
+        self.handles, self.places = handles, None
         if len(handles) == len(self.leaves):
-            self.places = range(len(handles))
             return
-        places: list[int | None] = [*range(len(handles))]  # for each leaf, its place among `handles`, or None
-        self.places = places
+        self.places = places = [*range(len(handles))]
         rest = slice(len(handles), None)
         each = [(i, s, k) for i, s in zip(where, self.structures, strict=True) for k in range(s.num_leaves)]
         for place, leaf in zip(each[rest], self.leaves[rest], strict=True):
@@ -153,7 +151,7 @@ class Inputs:
             for i, leaf in zip(self.where, leaves):  # noqa: B905 -- one each, and a check costs
                 new[i] = leaf
             return new
-        if self.places.__class__ is not range:
+        if self.places is not None:
             leaves = [
                 leaf if p is None else leaves[p] for leaf, p in zip(self.leaves, self.places, strict=True)
             ]
@@ -174,7 +172,7 @@ class Inputs:
         """Return the results for `handles` in the structures of the arguments; other leaves pass through."""
         if self.plain:
             return list(results)
-        if self.places.__class__ is not range:
+        if self.places is not None:
             results = [
                 (leaf if _handle(leaf) is None else np.zeros(np.shape(leaf))) if p is None else results[p]
                 for leaf, p in zip(self.leaves, self.places, strict=True)
@@ -183,7 +181,7 @@ class Inputs:
 
     def unused(self, cts: Sequence[Any], fun: Callable[..., Any]) -> list[str]:
         """Return what to call each of `handles` that got no cotangent."""
-        places = iter(self.places)
+        places = iter(range(len(cts)) if self.places is None else self.places)
         found = []
         for i, structure in zip(self.where, self.structures, strict=True):
             for path in tree.paths(structure):
