@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import update_wrapper
 from itertools import count as counting
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -95,39 +95,19 @@ class _Applied(Rule):
     def backward(self, *cts: Any) -> Sequence[Any]:
         g = self.out_structure.unflatten(self._completed(cts))
         wanted = self.wanted or (True,) * len(self.leaves)
-        if self.simple:
-            numbers = [k for k, w in enumerate(wanted) if w]
-            found = self._pulled(tuple([self.places[k] for k in numbers]), g)
-            results: list[Any] = [None] * len(wanted)
-            for k, ct in zip(numbers, found, strict=True):
-                if ct is not None:
-                    results[k] = _of_dtype(self._only(ct, k), self.dtypes[k])
-            return results
         asked = {i: group for i, group in zip(self.places, self.groups, strict=True) if True in wanted[group]}
         back: list[Any] = [None] * len(self.leaves)
         for (i, group), ct in zip(asked.items(), self._pulled(tuple(asked), g), strict=True):
             if ct is None:
                 continue
-            leaves, dtypes = tree.leaves(ct), self.dtypes[group]
+            leaves, dtypes = [ct] if tree.is_leaf_type(ct.__class__) else tree.leaves(ct), self.dtypes[group]
             if len(leaves) != len(dtypes):
-                self._refuse(i)
+                raise TypeError(
+                    f"the vjp of {self.name} with respect to argument {i} returned another structure than "
+                    "the argument has"
+                )
             back[group] = map(_of_dtype, leaves, dtypes)
         return back
-
-    def _only(self, ct: Any, k: int) -> Any:
-        """Return the cotangent of an argument that is one leaf."""
-        if tree.is_leaf_type(ct.__class__):
-            return ct
-        leaves = tree.leaves(ct)
-        if len(leaves) != 1:
-            self._refuse(self.places[k])
-        return leaves[0]
-
-    def _refuse(self, i: int) -> NoReturn:
-        raise TypeError(
-            f"the vjp of {self.name} with respect to argument {i} returned another structure than the "
-            "argument has"
-        )
 
     def forward_rule(self) -> Callable[..., list[Any]] | None:
         return self._pushed if self.operation in primitive_jvps else None
