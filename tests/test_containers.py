@@ -44,6 +44,19 @@ class Named:
         return cls(**dict(zip(names, children, strict=True)))
 
 
+class Keyed:
+    def __init__(self, *parts):
+        self.parts = parts
+
+
+OWN.register_pytree_node(
+    Keyed,
+    lambda x: (x.parts, None),
+    lambda _, parts: Keyed(*parts),
+    lambda x: ([(GetAttrKey(f"p{i}"), part) for i, part in enumerate(x.parts)], None),
+)
+
+
 def shown(pairs):
     return {keystr(path): leaf for path, leaf in pairs}
 
@@ -85,6 +98,7 @@ def test_containers_of_ones_own():
     assert paths[1] == (SequenceKey(0), FlattenedIndexKey(1))
     assert str(paths[1][1]) == "[<flat index 1>]"
     assert paths[2] == (SequenceKey(1), GetAttrKey("w"))
+    assert shown(OWN.leaves_with_path(OWN.map(lambda x: -x, Keyed(5, 6)))) == {".p0": -5, ".p1": -6}
 
 
 def test_keys_of_dictionaries_are_in_order_where_that_is_asked():

@@ -191,7 +191,13 @@ class Containers:
         unflatten_func: Callable[[Any, Any], Any],
         flatten_with_keys_func: Callable[[Any], Any] | None = None,
     ) -> None:
-        """Make instances of a class containers: `(children, aux)` of each, and what is built of both."""
+        """Make instances of a class containers: `(children, aux)` of each, and what is built of both.
+
+        With keys, `flatten_with_keys_func` returns `([(key, child), ...], aux)`.
+        """
+        if flatten_with_keys_func is not None:
+            self.register_pytree_with_keys(nodetype, flatten_with_keys_func, unflatten_func)
+            return
         optree.register_pytree_node(nodetype, flatten_func, unflatten_func, namespace=self.namespace)
 
     def register_pytree_with_keys(

@@ -86,5 +86,5 @@ def test_what_is_refused():
         initializers.variance_scaling(1.0, "fan", "normal")
     with pytest.raises(ValueError, match="at least two axes"):
         initializers.lecun_normal()(KEY, (2,))
-    with pytest.raises(ValueError, match="at least a 2D shape"):
+    with pytest.raises(ValueError, match="orthogonal needs at least two axes"):
         initializers.orthogonal()(KEY, (2,))

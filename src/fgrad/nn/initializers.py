@@ -118,7 +118,7 @@ class Initializers:
 
         def draw(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
             if len(shape) < 2:
-                raise ValueError("orthogonal initializer requires at least a 2D shape")
+                raise ValueError(f"orthogonal needs at least two axes, not shape {shape}")
             columns = shape[column_axis]
             if not math.prod(shape):
                 return self.numpy.zeros(shape, kind)
