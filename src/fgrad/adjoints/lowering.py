@@ -85,13 +85,7 @@ class Lowering(Loops):
 
     def fresh(self, base: str) -> str:
         """Return a name that nobody has."""
-        base = base.replace(".", "")  # of names that no user gives
-        name, k = base, 1
-        while name in self.used:
-            k += 1
-            name = f"{base}_{k}"
-        self.used.add(name)
-        return name
+        return syntax.fresh(base.replace(".", ""), self.used)  # "." is in names that no user gives
 
     def declare(self, name: str, ty: Any) -> None:
         """Note what a variable holds, here or elsewhere."""

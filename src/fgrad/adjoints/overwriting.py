@@ -138,9 +138,9 @@ class Bounds:
             return True  # a parameter, or a shape
         return loop not in around and self.loops.get(name) is not loop
 
-    def is_positive(self, x: Linear, depth: int = 0) -> bool:
+    def is_positive(self, x: Linear) -> bool:
         """Return whether an index does not count from the end."""
-        low = self.least(x, depth)
+        low = self.least(x)
         return low is not None and low >= 0
 
     def least(self, x: Linear, depth: int = 0) -> int | None:

@@ -30,12 +30,7 @@ class Reversal:
 
     def fresh(self, base: str) -> str:
         """Return a name that nobody has."""
-        name, k = base, 1
-        while name in self.used:
-            k += 1
-            name = f"{base}{k}"
-        self.used.add(name)
-        return name
+        return syntax.fresh(base, self.used)
 
     def root(self, name: str) -> str:
         """Return the array whose memory a name shares; a scalar is its own."""

@@ -24,6 +24,16 @@ class UnsupportedKernelError(NotImplementedError):
     """A kernel holds what cannot be differentiated; the message names its file, line and a remedy."""
 
 
+def fresh(base: str, used: set[str]) -> str:
+    """Return a name that is not used, and is from now on."""
+    name, k = base, 1
+    while name in used:
+        k += 1
+        name = f"{base}_{k}"
+    used.add(name)
+    return name
+
+
 def unsupported(file: str, line: int, name: str, what: str) -> UnsupportedKernelError:
     """Return the error for what stands in a line of the function of this name."""
     return UnsupportedKernelError(f"{place_of(f'{file}:{line}')}: in {name}, {what}")

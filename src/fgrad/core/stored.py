@@ -6,7 +6,6 @@ shapes, which trust who wrote the parameters, then say what each equation gives.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -74,7 +73,7 @@ is_text: Check = typed(str)
 is_flag: Check = typed(bool)
 
 
-def is_int(v: Any, least: float = -math.inf, below: float = math.inf) -> bool:
+def is_int(v: Any, least: float, below: float) -> bool:
     """Return whether a value is an integer in a range."""
     return type(v) is int and least <= v < below
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -434,11 +434,7 @@ def linear(
         >>> fgrad.grad(lambda x: (mirror(x) * np.array([1.0, 2.0])).sum())(np.ones(2))
         array([2., 1.])
     """
-    if not isinstance(name, str) or not name.isidentifier():
-        raise TypeError(f"linear: the name of an operation is an identifier, not {name!r}")
-    for column, rule in (("run", run), ("adjoint", adjoint), ("shape", shape), ("batch", batch)):
-        if not callable(rule) and not (rule is None and column in {"shape", "batch"}):
-            raise TypeError(f"linear: {column} of {name} must be a function, not {rule!r}")
+    _check("linear", name, {"run": run, "adjoint": adjoint}, {"shape": shape, "batch": batch})
 
     def fitted(ct: Any, aval: Aval, **params: Any) -> Any:
         back = as_value(adjoint(ct, aval, **params))
@@ -512,13 +508,18 @@ def operation(
         >>> fgrad.grad(fgrad.grad(cube))(2.0)
         np.float64(12.0)
     """
+    rules = {"shape": shape, "jvp": jvp, "transpose": transpose, "batch": batch}
+    _check("operation", name, {"run": run}, rules)
+    return _Operation(name, many=many, run=run, **rules)
+
+
+def _check(what: str, name: Any, needed: Mapping[str, Any], optional: Mapping[str, Any]) -> None:
+    """Refuse a name that is no identifier, and rules that are no functions."""
     if not isinstance(name, str) or not name.isidentifier():
-        raise TypeError(f"operation: the name of an operation is an identifier, not {name!r}")
-    rules = {"run": run, "shape": shape, "jvp": jvp, "transpose": transpose, "batch": batch}
-    for column, rule in rules.items():
-        if not callable(rule) and (rule is not None or column == "run"):
-            raise TypeError(f"operation: {column} of {name} must be a function, not {rule!r}")
-    return _Operation(name, many=many, **rules)
+        raise TypeError(f"{what}: the name of an operation is an identifier, not {name!r}")
+    for column, rule in {**needed, **optional}.items():
+        if not callable(rule) and (rule is not None or column in needed):
+            raise TypeError(f"{what}: {column} of {name} must be a function, not {rule!r}")
 
 
 def __dir__() -> list[str]:

@@ -72,25 +72,24 @@ def _is_other(x: Aval, *, window: Steps, **_: Any) -> bool:
     return x.size > 0 and (x.dtype not in FLOATS or len(window) > 2)
 
 
-def _written_max(x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
-    full, there, here = _framed(x.shape[-len(window) :], padding)
-    count = _pooled(x, window, stride, padding)
-    if any(map(any, padding)):
-        seen = bind("slice", x, index=here) if _cuts(padding) else x
-        filled = near(x).full((*x.shape[: -len(window)], *full), -np.inf, x.dtype)
-        x = bind("update", filled, seen, index=there)
+def _written(combine: str, border: float, x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
+    """Return what a primitive makes of the elements of every window, over an array with a border."""
+    count, x = _pooled(x, window, stride, padding), _bordered(x, padding, border)
     parts = [bind("slice", x, index=index) for index in _slices(window, stride, count[-len(window) :])]
-    return functools.reduce(lambda y, part: bind("maximum", y, part), parts)
+    return functools.reduce(functools.partial(bind, combine), parts)
 
 
-def _written_sum(x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
-    full, there, here = _framed(x.shape[-len(window) :], padding)
-    count = _pooled(x, window, stride, padding)
-    if any(map(any, padding)):
-        seen = bind("slice", x, index=here) if _cuts(padding) else x
-        x = bind("slice_backward", seen, shape=(*x.shape[: -len(window)], *full), index=there)
-    parts = [bind("slice", x, index=index) for index in _slices(window, stride, count[-len(window) :])]
-    return functools.reduce(operator.add, parts)
+def _bordered(x: Any, padding: Pads, border: float) -> Any:
+    """Return an array with a border of one number, where the padding has one."""
+    if not any(map(any, padding)):
+        return x
+    rank = len(padding)
+    full, there, here = _framed(x.shape[-rank:], padding)
+    shape = (*x.shape[:-rank], *full)
+    seen = bind("slice", x, index=here) if _cuts(padding) else x
+    if not border:
+        return bind("slice_backward", seen, shape=shape, index=there)
+    return bind("update", near(x).full(shape, border, x.dtype), seen, index=there)
 
 
 def _written_spread(ct: Any, *, window: Steps, stride: Steps, padding: Pads, space: Shape) -> Any:
@@ -115,9 +114,7 @@ def _max_adjoint(ct: Any, out: Any, x: Any, *, window: Steps, stride: Steps, pad
     rank, shape = len(window), x.shape
     full, there, here = _framed(shape[-rank:], padding)
     whole = (*shape[:-rank], *full)
-    if any(map(any, padding)):  # NaN is equal to nothing
-        seen = bind("slice", x, index=here) if _cuts(padding) else x
-        x = bind("update", near(x).full(whole, np.nan, x.dtype), seen, index=there)
+    x = _bordered(x, padding, np.nan)  # which is equal to nothing
     ties = [(index, bind("equal", bind("slice", x, index=index), out))
             for index in _slices(window, stride, out.shape[-rank:])]  # fmt: skip
     number = sum(bind("convert", tie, dtype=ct.dtype) for _, tie in ties)
@@ -151,7 +148,7 @@ declare(
     shape=lambda x, *, window, stride, padding: Aval(_pooled(x, window, stride, padding), x.dtype),
     batch=batch_in_front("max_pool"),
     real=True,
-    written=Written(_written_max, _is_other),
+    written=Written(functools.partial(_written, "maximum", -np.inf), _is_other),
     stored=Stored(_STORED, verify=_slides, work=lambda x, *, padding, **_: padded_size(x, padding)),
 )
 
@@ -200,7 +197,7 @@ linear(
     adjoint=_sum_adjoint,
     shape=lambda x, *, window, stride, padding: Aval(_pooled(x, window, stride, padding), x.dtype),
     batch=lambda x, **params: bind("window_sum", x, **params),
-    written=Written(_written_sum, _is_other),
+    written=Written(functools.partial(_written, "add", 0.0), _is_other),
     stored=Stored(_STORED, verify=_slides, work=lambda x, *, padding, **_: padded_size(x, padding)),
 )
 linear(

@@ -42,7 +42,7 @@ def _run_solve(a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
         return np.zeros(b.shape, dtype)
     a, b = (x.astype(dtype, copy=False) for x in (a, b))
     if not unit:
-        _demand_pivots(np.diagonal(a, axis1=-2, axis2=-1), "solve_triangular")
+        _demand_pivots(np.diagonal(a, axis1=-2, axis2=-1))
     for solver in (backend("small_matrices"), backend("blas")):
         found = solver.solve_triangular(a, b, lower=lower, unit=unit)
         if found is not None:
@@ -56,14 +56,14 @@ def _there_solve(a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
     if not b.size:
         return near(b).zeros(b.shape, dtype)
     if not unit:
-        _demand_pivots(np.diagonal(a, axis1=-2, axis2=-1), "solve_triangular")
+        _demand_pivots(np.diagonal(a, axis1=-2, axis2=-1))
     a, b = (x.astype(dtype, copy=False) for x in (a, b))
     return near(b).apply("scipy.linalg.solve_triangular", a, b, lower=lower, unit_diagonal=unit)
 
 
-def _demand_pivots(diagonal: Any, name: str) -> None:
+def _demand_pivots(diagonal: Any) -> None:
     if np.any(diagonal == 0):
-        raise LinAlgError(f"{name}: the matrix is singular: an element of the diagonal is zero")
+        raise LinAlgError("solve_triangular: the matrix is singular: an element of the diagonal is zero")
 
 
 def triangle(like: Any, n: int, m: int, dtype: Any, *, lower: bool, strict: bool = False) -> Any:
