@@ -10,6 +10,7 @@ import numpy as np
 from fgrad.adjoints import launches
 from fgrad.adjoints.programs import Program
 from fgrad.core.aval import Aval
+from fgrad.core.primitive import batch_size
 from fgrad.locks import lazy
 
 
@@ -36,7 +37,7 @@ class Batched(Program):
     def shape(self, avals: Sequence[Aval]) -> tuple[Aval, ...]:
         """Return shapes and dtypes of the outputs."""
         pairs = list(zip(avals, self.mapped, strict=True))
-        size = next(a.shape[0] for a, m in pairs if m)
+        size = self.size(avals)
         single = self.inner.shape([Aval(a.shape[1:], a.dtype) if m else a for a, m in pairs])
         return tuple(Aval((size, *a.shape), a.dtype) for a in single)
 
@@ -78,8 +79,7 @@ class Batched(Program):
 
     def size(self, values: Sequence[Any]) -> int:
         """Return the number of examples."""
-        found: int = next(v.shape[0] for v, m in zip(values, self.mapped, strict=True) if m)
-        return found
+        return batch_size(self.mapped, values)
 
     def example(self, values: Sequence[Any], e: int) -> list[Any]:
         """Return the operands of one example."""

@@ -19,7 +19,7 @@ from fgrad.compiler.library import LIBRARY, ON_PAIRS
 from fgrad.core.aval import Aval
 from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
-from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES, VJP, Pattern, Primitive, Rule, register
+from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES, VJP, Pattern, Primitive, Rule, batch_size, register
 from fgrad.ops.linear import broadcast_to, reshape
 
 ROWS = 2**20  # elements of cotangents of single examples, at most, that are held to be summed
@@ -87,7 +87,7 @@ def _declare_call(name: str, directions: int) -> None:
         return kernel.shape(avals)
 
     def batch(mapped: tuple[bool, ...], *values: Any, kernel: Program) -> tuple[Any, ...]:
-        size = _size(mapped, values)
+        size = batch_size(mapped, values)
         full = tuple([m or p.written for m, p in zip(mapped, kernel.operands, strict=True)])
         return call(_filled(values, mapped, full, size), Batched(kernel, full))
 
@@ -126,7 +126,7 @@ def _declare_back(name: str, count: int, directions: int) -> None:
     def batch(
         mapped: tuple[bool, ...], *args: Any, kernel: Program, wrt: tuple[int, ...], given: tuple[int, ...]
     ) -> tuple[Any, ...]:
-        size = _size(mapped, args)
+        size = batch_size(mapped, args)
         own = enumerate(zip(mapped[count:], kernel.operands, strict=True))
         full = tuple([m or p.written or i in wrt for i, (m, p) in own])
         held = _filled(args, mapped, (*[True] * count, *full), size)
@@ -195,11 +195,6 @@ def _register(
         )
     )
     LIBRARY[name] = LIBRARY[f"{ON_PAIRS} {name}"] = launched
-
-
-def _size(mapped: Sequence[bool], values: Sequence[Any]) -> int:
-    found: int = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
-    return found
 
 
 def _filled(values: Sequence[Any], mapped: Sequence[bool], full: Sequence[bool], size: int) -> list[Any]:

@@ -18,7 +18,7 @@ from fgrad.archive.reading import Reader
 from fgrad.archive.rules import fingerprint
 from fgrad.archive.writing import Writer
 from fgrad.blocks import is_of_handler
-from fgrad.core.aval import Aval, aval_of
+from fgrad.core.aval import Aval, aval_of, with_dtype
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Program, aval_out
 from fgrad.core.tensor import Tensor, wrap
@@ -208,7 +208,7 @@ class _Stored:
 
     def _leaf(self, i: int, x: Any) -> Any:
         """Return a leaf as the program takes it: of a dtype that is fixed."""
-        x = x if hasattr(x, "dtype") else np.asarray(x)
+        x = with_dtype(x)
         wanted, given = self.program.inputs[i].aval, Aval(x.shape, x.dtype)
         if given != wanted:
             raise self._wrong(i, str(wanted), str(given))

@@ -55,6 +55,11 @@ def aval_of(x: Any) -> Aval:
     return aval
 
 
+def with_dtype(x: Any, dtype: Any = None) -> Any:
+    """Return anything that has a dtype as it is, and what has none as an array of NumPy, of `dtype`."""
+    return x if hasattr(x, "dtype") else np.asarray(x, dtype)
+
+
 def with_ones(shape: Shape, axes: Container[int]) -> Shape:
     """Return the shape of a reduction over `axes` that keeps them, with length one."""
     return tuple([1 if i in axes else n for i, n in enumerate(shape)])

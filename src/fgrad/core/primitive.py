@@ -333,6 +333,12 @@ class Primitive:
             return made
 
 
+def batch_size(mapped: Pattern, values: Sequence[Any]) -> int:
+    """Return how many examples there are in operands of a batching rule, of which some are `mapped`."""
+    size: int = next(x.shape[0] for x, m in zip(values, mapped, strict=True) if m)
+    return size
+
+
 PRIMITIVES: dict[str, Primitive] = {}
 ARRIVED: list[Callable[[Primitive], None]] = []  # who wants to know of primitives that are added to the table
 OPERATORS: dict[str, Callable[..., Tensor]] = {}  # what Tensor's operators call

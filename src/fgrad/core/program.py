@@ -14,8 +14,8 @@ from fgrad.core.aval import Aval, aval_of
 from fgrad.core.dispatch import bind
 from fgrad.core.display import dot_of, html_of
 from fgrad.core.primitive import PRIMITIVES, Primitive
-from fgrad.core.tensor import Tensor, is_tracked
-from fgrad.core.trace import Tracer, place_of
+from fgrad.core.tensor import Tensor, is_traced
+from fgrad.core.trace import place_of
 from fgrad.errors import NonFiniteError
 from fgrad.locks import lazy
 
@@ -137,7 +137,7 @@ class Program:
                 if i in regions:
                     region = regions[i]
                     known = [values[places[a]] if isinstance(a, Var) else a for a in region.args]
-                    if any(map(_is_traced, known)):
+                    if any(map(is_traced, known)):
                         for v, y in region.apply(known):
                             values[places[v]] = y
                         done = region.stop
@@ -237,10 +237,6 @@ def _sequence(places: Sequence[int]) -> Callable[[list[Any]], Sequence[Any]]:
     if len(places) > 1:
         return itemgetter(*places)
     return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
-
-
-def _is_traced(x: Any) -> bool:
-    return isinstance(x, Tensor) and (isinstance(x._value, Tracer) or is_tracked(x))
 
 
 def shown(a: Any) -> str:

@@ -16,7 +16,7 @@ from fgrad.core.operators import Operators
 from fgrad.core.primitive import FUNCTIONS
 from fgrad.core.snapshot import refuse_subclass
 from fgrad.core.tape import Node
-from fgrad.core.trace import current, note_change, note_gradient
+from fgrad.core.trace import Tracer, current, note_change, note_gradient
 
 if TYPE_CHECKING:
     from typing_extensions import Never
@@ -227,6 +227,16 @@ def wrap(value: Any, nodes: tuple[Node, ...] = ()) -> Tensor:
 def alias(t: Tensor) -> Tensor:
     """Return a new handle on the value of `t`, as differentiable as `t`."""
     return wrap(t._value, t._nodes)
+
+
+def is_abstract(x: Any) -> bool:
+    """Return whether `x` is a Tensor without a value to be looked at: inside vmap, or while staging."""
+    return isinstance(x, Tensor) and isinstance(x._value, Tracer)
+
+
+def is_traced(x: Any) -> bool:
+    """Return whether a live trace concerns `x`, so that its plain value would say less than it does."""
+    return isinstance(x, Tensor) and (isinstance(x._value, Tracer) or is_tracked(x))
 
 
 def is_tracked(x: Tensor) -> bool:

@@ -12,12 +12,11 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.aval import aval_of
-from fgrad.core.tensor import Tensor, wrap
+from fgrad.core.tensor import Tensor, is_traced, wrap
 from fgrad.distributed import operations, staging
 from fgrad.distributed.exchange import Task
 from fgrad.distributed.world import RankAxis, World, world_of
 from fgrad.errors import RankError
-from fgrad.transforms.calling import is_traced
 from fgrad.transforms.collectives import pmean, psum
 
 Event = Literal["gradient", "start", "done"]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.core.aval import with_dtype
 from fgrad.core.primitive import FUNCTIONS
 from fgrad.core.tensor import Tensor
 from fgrad.distributed.world import World, world
@@ -37,7 +38,7 @@ class DataParallel(Transformed):
         with binding(axis):
             out = self.fun(*tree.unflatten(structure, given), **kwargs)
         weight = (share.stop - share.start) / n
-        whole = tree.map(lambda y: reduce((y if hasattr(y, "dtype") else np.asarray(y)) * weight, axis), out)
+        whole = tree.map(lambda y: reduce(with_dtype(y) * weight, axis), out)
         return Delivery(not has_tensor(leaves)).tree(whole)
 
     def _axes(self, args: tuple[Any, ...]) -> list[int | None]:

@@ -35,7 +35,6 @@ from fgrad.numpy.arrays import operand as operand
 from fgrad.numpy.arrays import promoted as promoted
 from fgrad.numpy.arrays import together as together
 from fgrad.numpy.linalg.arguments import completed as completed
-from fgrad.numpy.linalg.arguments import is_abstract as is_abstract
 from fgrad.numpy.reductions import axes_of as axes_of
 from fgrad.numpy.reductions import inexact as inexact
 from fgrad.numpy.registry import Ufunc as Ufunc

@@ -9,7 +9,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.blocks import suppress
-from fgrad.core.aval import Aval, aval_of
+from fgrad.core.aval import Aval, aval_of, with_dtype
 from fgrad.core.control_flow import avals_out
 from fgrad.core.program import Program, Var
 from fgrad.core.tensor import Tensor
@@ -98,7 +98,7 @@ def _key(t: Tensor) -> tuple[int, ...]:
 
 def abstract(leaves: Sequence[Any]) -> tuple[list[Any], list[Aval], list[type | None]]:
     """Return leaves as arrays or Tensors with their avals, and which stand for Python numbers."""
-    values = [x if hasattr(x, "dtype") else np.asarray(x) for x in leaves]
+    values = list(map(with_dtype, leaves))
     return values, list(map(aval_of, values)), list(map(number_type, leaves))
 
 
@@ -130,10 +130,7 @@ def promoted(
         if new == kinds:
             break
         kinds = new
-    values = [
-        settled(x, np.dtype(k)) if k else x if hasattr(x, "dtype") else np.asarray(x)
-        for x, k in zip(values, kinds, strict=True)
-    ]
+    values = [settled(x, np.dtype(k)) if k else with_dtype(x) for x, k in zip(values, kinds, strict=True)]
     return values, _avals(values, kinds), kinds
 
 

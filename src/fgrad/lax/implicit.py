@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from fgrad import tree
 from fgrad.backend.devices import as_array, copied
-from fgrad.core.aval import Aval, aval_of
+from fgrad.core.aval import Aval, aval_of, with_dtype
 from fgrad.core.control_flow import avals_out
 from fgrad.core.dispatch import linear_tapes, node_on, refuse_followed
 from fgrad.core.placement import near, with_zeros
@@ -42,7 +40,7 @@ class _Equation:
         """Return the function of the unknown alone: arrays give arrays, Tensors give Tensors."""
 
         def call(x: Any) -> Any:
-            leaves = [v if hasattr(v, "dtype") else np.asarray(v) for v in tree.leaves(x)]
+            leaves = list(map(with_dtype, tree.leaves(x)))
             return tree.unflatten(self.structure, self.program.run([*captured, *leaves]))
 
         return call
@@ -255,7 +253,7 @@ def _solved(
     guess: Any = None,
 ) -> Any:
     eq, captured = _equation(matvec, b, "custom_linear_solve")
-    leaves = [x if hasattr(x, "dtype") else np.asarray(x) for x in tree.leaves(b)]
+    leaves = list(map(with_dtype, tree.leaves(b)))
     refuse_followed("custom_linear_solve", captured)
     if solve is _missing and any(any(node_on(t, x) for x in leaves) for t in linear_tapes()):
         solve = _unsolved  # forward mode, to which the value is of no consequence
@@ -267,7 +265,7 @@ def _solved(
 def _guessed(guess: Any, eq: _Equation) -> list[Any]:
     """Return the values of a guess, which are like those of the right-hand side."""
     leaves, structure = tree.flatten(guess)
-    found = [x if hasattr(x, "dtype") else np.asarray(x) for x in leaves]
+    found = list(map(with_dtype, leaves))
     if structure != eq.structure or any(x.shape != a.shape for x, a in zip(found, eq.avals, strict=True)):
         raise ValueError(f"custom_linear_solve: the guess is to be like the right-hand side, {eq.avals}")
     return found
@@ -339,6 +337,6 @@ def custom_root(f: Fun, initial_guess: Any, solve: Fun, tangent_solve: Fun, has_
     """
     eq, captured = _equation(f, initial_guess, "custom_root")
     refuse_followed("custom_root", captured)
-    guess = [x if hasattr(x, "dtype") else np.asarray(x) for x in tree.leaves(initial_guess)]
+    guess = list(map(with_dtype, tree.leaves(initial_guess)))
     rule = _Root(eq, (solve, tangent_solve), has_aux=has_aux)
     return _applied(rule, eq, [*captured, *guess], "lax.custom_root", has_aux=has_aux)

@@ -13,9 +13,8 @@ import numpy as np
 
 from fgrad import numpy as fnp
 from fgrad.core.primitive import MEDIUM
-from fgrad.core.tensor import Tensor
+from fgrad.core.tensor import Tensor, is_traced
 from fgrad.numpy.arrays import known
-from fgrad.transforms.calling import is_traced
 
 FEW = 4  # times as many elements as are asked for, at least, are not sorted
 _ARRAYS = (Tensor, np.ndarray, np.integer)

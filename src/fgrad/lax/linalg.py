@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import numpy as fnp
-from fgrad.core.tensor import Tensor
-from fgrad.core.trace import Tracer
+from fgrad.core.tensor import is_abstract
 from fgrad.names import offered as _offered
 from fgrad.ops.triangular import solve_triangular
 from fgrad.transforms.callbacks import pure_callback
@@ -65,7 +64,7 @@ def cholesky(a: Any, *, upper: bool = False) -> Any:
     x = fnp.asarray(a)
     x = _adjoint(x) if upper else x
     try:
-        low = _FACTOR(x) if isinstance(x, Tensor) and isinstance(x._value, Tracer) else fnp.linalg.cholesky(x)
+        low = _FACTOR(x) if is_abstract(x) else fnp.linalg.cholesky(x)
     except np.linalg.LinAlgError:
         low = _FACTOR(x)
     return _adjoint(low) if upper else low

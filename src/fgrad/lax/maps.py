@@ -6,9 +6,8 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from fgrad import tree
+from fgrad.core.aval import with_dtype
 from fgrad.lax.scans import common_length, scan
 from fgrad.ops import functions
 from fgrad.ops.linear import reshape
@@ -44,7 +43,7 @@ def map(f: Fun, xs: Any, *, batch_size: int | None = None) -> Any:
     if batch_size < 1:
         raise ValueError(f"batch_size must be positive, not {batch_size}")
     leaves, structure = tree.flatten(xs)
-    leaves = [x if hasattr(x, "dtype") else np.asarray(x) for x in leaves]
+    leaves = [with_dtype(x) for x in leaves]
     n = common_length(leaves, None)
     full = n // batch_size
     mapped = vmap(f)
@@ -85,7 +84,7 @@ def associative_scan(fn: Fun, elems: Any, reverse: bool = False, axis: int = 0) 
         array([ 1.,  2.,  6., 24.])
     """
     leaves, structure = tree.flatten(elems)
-    leaves = [x if hasattr(x, "dtype") else np.asarray(x) for x in leaves]
+    leaves = [with_dtype(x) for x in leaves]
     lengths = {x.shape[axis] for x in leaves}
     if len(lengths) != 1:
         raise ValueError(f"associative_scan needs one length along axis {axis}, not {sorted(lengths)}")

@@ -15,10 +15,10 @@ from fgrad.backend.devices import copied
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Code
 from fgrad.core.dispatch import bind
-from fgrad.core.tensor import Tensor
+from fgrad.core.tensor import Tensor, is_traced
 from fgrad.core.trace import Tracer, below, current, running
 from fgrad.lax.trees import stack
-from fgrad.transforms.calling import has_tensor, is_traced, plain
+from fgrad.transforms.calling import has_tensor, plain
 from fgrad.transforms.custom import Rule, apply_rule
 from fgrad.transforms.stage import staging
 

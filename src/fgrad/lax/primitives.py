@@ -13,7 +13,7 @@ from fgrad.core.aval import aval_of
 from fgrad.core.control_flow import Back, Branches, Code, Mapped, Scan, While, avals_out
 from fgrad.core.dispatch import bind, refuse_followed
 from fgrad.core.placement import near, with_zeros
-from fgrad.core.primitive import VJP, declare
+from fgrad.core.primitive import VJP, batch_size, declare
 from fgrad.core.stored import PLAIN, Stored
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import running
@@ -136,7 +136,7 @@ def _vjp(linear: bool, pattern: tuple[bool, ...]) -> VJP:
 
 def _declare(name: str, *, linear: bool = False, stored: Stored | str = PLAIN, interpreted: str = "") -> None:
     def batch(mapped: tuple[bool, ...], *values: Any, code: Code) -> Any:
-        size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
+        size = batch_size(mapped, values)
         made = Mapped(code, mapped, size)
         outs = bind(name, *values, code=made)
         return tuple(o if m else Same(o) for o, m in zip(outs, made.which, strict=True))

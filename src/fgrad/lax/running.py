@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.aval import with_dtype
 from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.lax.loops import while_loop
@@ -98,7 +99,7 @@ def log_frechet(y: Any, e: Any) -> Any:
 
 def integer_power(x: Any, y: Any) -> Any:
     """Return powers of integers by squaring; a program ends where an exponent is negative."""
-    x, y = (v if hasattr(v, "dtype") else np.asarray(v) for v in (x, y))
+    x, y = with_dtype(x), with_dtype(y)
     dtype = PRIMITIVES["power"].shape(x, y).dtype  # type: ignore[misc]
     shape = np.broadcast_shapes(x.shape, y.shape)
     base, exponent = (np.broadcast_to(convert(v, d), shape) for v, d in ((x, dtype), (y, dtype)))

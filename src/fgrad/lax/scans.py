@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.aval import Aval, aval_of
+from fgrad.core.aval import Aval, aval_of, with_dtype
 from fgrad.core.control_flow import Scan, avals_out
 from fgrad.core.dispatch import bind
 from fgrad.core.tensor import wrap
@@ -65,7 +65,7 @@ def scan(
         array([1., 3., 6.])
     """
     leaves, structure = tree.flatten(xs)
-    leaves = [x if hasattr(x, "dtype") else np.asarray(x) for x in leaves]
+    leaves = list(map(with_dtype, leaves))
     n = common_length(leaves, length)
     if staging():
         return _staged_scan(f, init, leaves, structure, n, reverse=reverse, checkpoint=checkpoint)

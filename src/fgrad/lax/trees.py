@@ -10,7 +10,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
-from fgrad.core.aval import Aval, Shape
+from fgrad.core.aval import Aval, Shape, with_dtype
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.ops import functions
 from fgrad.transforms.calling import name_of
@@ -111,7 +111,7 @@ def stack(xs: Sequence[Any]) -> Any:
     fixed = [x.dtype for x in xs if hasattr(x, "dtype")]
     if len(fixed) < len(xs):
         dtype = np.result_type(*fixed, *(x for x in xs if isinstance(x, NUMBERS)))
-        xs = [x if hasattr(x, "dtype") else np.asarray(x, dtype) for x in xs]
+        xs = [with_dtype(x, dtype) for x in xs]
     if any(x.__class__ is Tensor for x in xs):
         return functions.stack(*xs)
     return np.stack(xs) if np.shape(xs[0]) or xs[0].__class__ is DeviceArray else np.array(xs)

@@ -10,8 +10,7 @@ import numpy as np
 
 from fgrad.core.dispatch import bind, unary
 from fgrad.core.placement import placed
-from fgrad.core.tensor import Tensor, alias
-from fgrad.core.trace import Tracer
+from fgrad.core.tensor import Tensor, alias, is_abstract
 from fgrad.core.views import is_laid_out, memory_of, unordered
 from fgrad.numpy.arrays import as_target, as_value, asarray, next_to
 from fgrad.numpy.creation import linspace
@@ -158,7 +157,7 @@ def _framed(x: Any, widths: Widths, fill: Any) -> Any:
     if np.iscomplexobj(fill) and x.dtype.kind not in "cb":
         raise TypeError(f"cannot write a complex value into a border of {x.dtype}; take its real part first")
     frame = np.pad(np.broadcast_to(np.zeros((), x.dtype), x.shape), widths, constant_values=fill)
-    if isinstance(x, Tensor) and isinstance(x._value, Tracer) and not x._value.lies_in_order():
+    if is_abstract(x) and not x._value.lies_in_order():
         frame = np.asfortranarray(frame)  # then nobody takes it to lie row by row
     return bind("update", placed(x, frame), x, index=inside)
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
-from fgrad.core.tensor import Tensor
-from fgrad.core.trace import Tracer
+from fgrad.core.tensor import is_abstract
 from fgrad.core.views import unordered
 from fgrad.numpy.arrays import as_tensor, as_value, asarray, concrete, next_to, operands, seen, together
 from fgrad.numpy.joining import concatenate
@@ -120,7 +119,7 @@ def roots(p: Any) -> Any:
         raise ValueError("Input must be a rank-1 array.")
     if p.dtype.kind not in "fc":
         p = linear.convert(p, np.dtype(float))
-    traced = isinstance(p, Tensor) and isinstance(p._value, Tracer)
+    traced = is_abstract(p)
     if traced and p.dtype.char == "e" and p.shape[0] > 1:
         raise TypeError("array type float16 is unsupported in linalg")
     lead = 0 if traced else _leading_zeros(p, "roots")

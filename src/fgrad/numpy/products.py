@@ -27,7 +27,7 @@ from fgrad.numpy.registry import (
     stored,
 )
 from fgrad.numpy.shapes import atleast_1d, moveaxis, ravel
-from fgrad.ops import linear
+from fgrad.ops import linear, matrices
 from fgrad.ops.contraction import contract
 from fgrad.ops.cross import cross as cross_product
 
@@ -285,7 +285,7 @@ def vdot(a: Any, b: Any, /) -> Any:
         np.float64(11.0)
     """
     x, y = map(ravel, _factors(a, b))
-    return contract(bind("conjugate", x) if x.dtype.kind == "c" else x, y, "i", "i", "")
+    return contract(matrices.conjugate(x), y, "i", "i", "")
 
 
 @implements(np.vecdot)
@@ -320,7 +320,7 @@ def vecdot(
     x, y = _loop(np.vecdot, x1, x2, dtype, options)
     place = {"axis": axis} if axes is None else {"axes": axes}
     x, y, arranged = _cores_last(np.vecdot, x, y, **place, keepdims=keepdims)
-    x = bind("conjugate", x) if x.dtype.kind == "c" else x
+    x = matrices.conjugate(x)
     z = matmul(linear.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), linear.reshape(y, (*y.shape, 1)))
     return stored(as_scalar(arranged(linear.reshape(z, z.shape[:-2]))), out)
 
@@ -379,7 +379,7 @@ def vecmat(
         return stored(arranged(vecmat(x, y)), out)
     if len(x.shape) < 1 or len(y.shape) < 2:
         raise ValueError(f"vecmat needs vectors and matrices, not shapes {x.shape} and {y.shape}")
-    x = bind("conjugate", x) if x.dtype.kind == "c" else x
+    x = matrices.conjugate(x)
     z = matmul(linear.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), y)
     return stored(linear.reshape(z, (*z.shape[:-2], z.shape[-1])), out)
 
@@ -579,7 +579,7 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     if np.ndim(a) == 0 or np.ndim(v) == 0:
         raise ValueError("object of too small depth for desired array")
     x, y = _vectors("correlate", a, v)
-    y = bind("slice", bind("conjugate", y) if y.dtype.kind == "c" else y, index=(slice(None, None, -1),))
+    y = bind("slice", matrices.conjugate(y), index=(slice(None, None, -1),))
     n, m = x.size, y.size
     return _convolved(*((y, x) if m > n else (x, y)), mode, n // 2 if m > n else (m - 1) // 2)
 

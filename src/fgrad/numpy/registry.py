@@ -12,6 +12,7 @@ import numpy as np
 
 from fgrad.compat.cpython import frame_of
 from fgrad.compat.scipy import finds_roots
+from fgrad.core.aval import with_dtype
 from fgrad.core.dispatch import apply_binary, apply_unary, bind
 from fgrad.core.operators import escape, make_tensors
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, PRIMITIVES, UFUNCS, Primitive
@@ -526,7 +527,7 @@ def cast(a: Any, dtype: np.dtype[Any], casting: Any) -> Any:
     """
     if a.__class__ in {bool, int, float, complex}:
         return a
-    a = a if hasattr(a, "dtype") else np.asarray(a)
+    a = with_dtype(a)
     if not np.can_cast(a.dtype, dtype, casting):
         raise TypeError(f"cannot cast from {a.dtype} to {dtype} with casting={casting!r}")
     return convert(a, dtype)

@@ -22,8 +22,7 @@ from fgrad.core.aval import with_ones
 from fgrad.core.dispatch import bind
 from fgrad.core.placement import near, placed
 from fgrad.core.primitive import METHODS, NUMPY, Primitive
-from fgrad.core.tensor import Tensor, is_tracked, wrap
-from fgrad.core.trace import Tracer
+from fgrad.core.tensor import Tensor, is_abstract, is_traced, wrap
 from fgrad.core.views import rebind, unordered
 from fgrad.numpy import ordering, reductions
 from fgrad.numpy.arrays import as_value, next_to, together
@@ -43,14 +42,9 @@ _LN2 = float(np.log(2))
 _MISREAD = {np.power, np.arctan2}  # NumPy reduces them wrongly where it has AVX-512 loops for them
 
 
-def _followed(*xs: Any) -> bool:
-    """Return whether a transformation follows one of `xs`."""
-    return any(isinstance(x, Tensor) and (isinstance(x._value, Tracer) or is_tracked(x)) for x in xs)
-
-
 def _is_numpys(*xs: Any) -> bool:
     """Return whether NumPy computes with `xs`: no transformation follows them, and they are on the CPU."""
-    return not _followed(*xs) and all(near(x) is np for x in xs)
+    return not any(map(is_traced, xs)) and all(near(x) is np for x in xs)
 
 
 def _value(x: Any) -> Any:
@@ -274,12 +268,12 @@ def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
     known = not (numbers and ufunc in anyhow and _traced_places(indices))
     index = _concrete(indices, "at") if known else indices
     if not isinstance(a, Tensor):
-        if _followed(*operands):
+        if any(map(is_traced, operands)):
             stored(operands[0], a)  # refuses
         _at(ufunc, a, index, operands)
         return
     at_once = ufunc in anyhow
-    if known and not _followed(a, *operands) and (at_once or _is_numpys(a, *operands)):
+    if known and not any(map(is_traced, (a, *operands))) and (at_once or _is_numpys(a, *operands)):
         adds = ufunc is np.add and operands
         new = with_rows_added(a._value, _value(operands[0]), index) if adds else None
         if new is None:
@@ -354,7 +348,7 @@ def _at(ufunc: Any, a: Any, index: Any, operands: tuple[Any, ...]) -> None:
 def _traced_places(indices: Any) -> bool:
     """Tell whether an index has traced parts, none of which is a mask."""
     parts = indices if isinstance(indices, tuple) else (indices,)
-    traced = [x for x in parts if isinstance(x, Tensor) and isinstance(x._value, Tracer)]
+    traced = [x for x in parts if is_abstract(x)]
     return bool(traced) and all(x.dtype.kind in "iu" for x in traced)
 
 
@@ -365,7 +359,7 @@ def _concrete(indices: Any, method: str) -> Any:
         TypeError: its values are not known.
     """
     for part in indices if isinstance(indices, tuple) else (indices,):
-        if isinstance(part, Tensor) and isinstance(part._value, Tracer):
+        if is_abstract(part):
             part._value.refuse(f"the method {method!r} of a ufunc")
     return _value(indices)
 

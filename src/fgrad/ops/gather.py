@@ -24,6 +24,7 @@ from fgrad.core.primitive import (
     VJP,
     AccumulatingVJP,
     Pattern,
+    batch_size,
     declare,
     flat,
 )
@@ -371,7 +372,7 @@ def _batch_gather(
         out = bind("gather", x, *arrays, template=whole_index(template), unique=unique)
         separated = pre == 0 and layout(x.shape, arrays, whole_index(template))[0] == 0
         return _moved(out, rank, 0) if separated else out
-    n = next(a.shape[0] for a, m in zip(arrays, mapped[1:], strict=True) if m)
+    n = batch_size(mapped[1:], arrays)
     if not mapped[0]:
         if not has_truth(template):  # of one array for all examples, which may read the same elements
             spread = [with_rank(a, rank + 1) if m else a for a, m in zip(arrays, mapped[1:], strict=True)]
@@ -386,7 +387,7 @@ def _batch_gather(
 def _batch_scatter_add(
     mapped: tuple[bool, ...], ct: Any, *arrays: Any, template: Index, shape: Shape, unique: bool = False
 ) -> Any:
-    n = next(a.shape[0] for a, m in zip((ct, *arrays), mapped, strict=True) if m)
+    n = batch_size(mapped, (ct, *arrays))
     if not mapped[0]:
         ct = broadcast_to(ct, (n, *ct.shape))
     examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped[1:], strict=True)]
@@ -433,7 +434,7 @@ declare(
 
 def _batch_put(mapped: tuple[bool, ...], x: Any, value: Any, *arrays: Any, template: Index) -> Any:
     operands = (x, value, *arrays)
-    n = next(a.shape[0] for a, m in zip(operands, mapped, strict=True) if m)
+    n = batch_size(mapped, operands)
     if not mapped[0]:
         x = broadcast_to(x, (n, *x.shape))
     if not any(mapped[1:]):
@@ -454,7 +455,7 @@ def _batch_put(mapped: tuple[bool, ...], x: Any, value: Any, *arrays: Any, templ
 
 
 def _batch_winners(mapped: tuple[bool, ...], *arrays: Any, template: Index, shape: Shape) -> Any:
-    n = next(a.shape[0] for a, m in zip(arrays, mapped, strict=True) if m)
+    n = batch_size(mapped, arrays)
     examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped, strict=True)]
     pre, rank = layout(shape, examples, template)
     index, full = _batched_index(mapped, arrays, template, n)

@@ -15,13 +15,10 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fgrad.core.placement import near
+from fgrad.ops.matrices import identity
 
 STEPS = 100  # of an iteration that converges quadratically, once it is near
 REMEDY = "compute it on the CPU, where Schur's form is known: f(t.to('cpu')).to(t.device)"
-
-
-def _one(a: Any) -> Any:
-    return near(a).eye(a.shape[-1], dtype=a.dtype)
 
 
 def _size(a: Any) -> Any:
@@ -65,7 +62,7 @@ def halvings_of(a: Any) -> Any:
 
 def quotient(a: Any, halvings: Any) -> Any:
     """Return the exponentials of matrices that are halved so often, as quotients of polynomials."""
-    a, one, c = a * np.exp2(-halvings), _one(a), [x / PADE[0] for x in PADE]
+    a, one, c = a * np.exp2(-halvings), identity(a), [x / PADE[0] for x in PADE]
     a2 = a @ a
     a4 = a2 @ a2
     a6 = a2 @ a4
@@ -84,7 +81,7 @@ def sqrtm(a: Any) -> Any:
         Cheng, Higham, Kenney & Laub (2001), Approximating the logarithm of a matrix to specified accuracy,
         SIAM J. Matrix Anal. Appl. 22, section 3; Higham (2008), Functions of Matrices, (6.29).
     """
-    n, one = a.shape[-1], _one(a)
+    n, one = a.shape[-1], identity(a)
     x = m = a
     scales, eps = True, float(np.finfo(a.dtype).eps)
     for _ in range(STEPS):
@@ -123,7 +120,7 @@ def logm(a: Any) -> Any:
         Dieci, Morini & Papini (1996), Computational techniques for real logarithms of matrices, SIAM J.
         Matrix Anal. Appl. 17; Higham (2008), (11.18) and theorem 11.6.
     """
-    one, factor = _one(a), 1.0
+    one, factor = identity(a), 1.0
     while float(np.max(_size(a - one))) > 0.25 and factor < 2.0**100:
         a, factor = sqrtm(a), 2 * factor
     d = a - one
@@ -218,7 +215,7 @@ def riccati(a: Any, b: Any, q: Any, r: Any, *, discrete: bool) -> Any:
         Riccati equations, Int. J. Control 77; Chu, Fan & Lin (2005), A structure-preserving doubling
         algorithm for continuous-time algebraic Riccati equations, Linear Algebra Appl. 396.
     """
-    one, h = _one(a), q
+    one, h = identity(a), q
     g = b @ np.linalg.solve(r, _adjoint(b))
     if not discrete:  # to the discrete one of (a + c) (a - c)^-1
         c = 1.25 * np.maximum(_size(a), np.sqrt(_size(g) * _size(h)))

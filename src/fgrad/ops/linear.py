@@ -43,6 +43,7 @@ from fgrad.core.primitive import (
     Primitive,
     Reduction,
     Rule,
+    batch_size,
     declare,
     flat,
     register,
@@ -635,7 +636,7 @@ def _concatenate_vjp(pattern: tuple[bool, ...]) -> VJP:
 
 def in_full(mapped: tuple[bool, ...], values: Sequence[Any]) -> list[Any]:
     """Return values with the axis of examples in front, also those that are the same for all."""
-    size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
+    size = batch_size(mapped, values)
     return [v if m else broadcast_to(v, (size, *v.shape)) for v, m in zip(values, mapped, strict=True)]
 
 

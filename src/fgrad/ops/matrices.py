@@ -60,14 +60,19 @@ def as_row(x: Any) -> Any:
     return reshape(x, (*x.shape[:-1], 1, x.shape[-1]))
 
 
+def identity(x: Any) -> Any:
+    """Return the identity, of the size and dtype of square matrices."""
+    return near(x).eye(x.shape[-1], dtype=x.dtype)
+
+
 def on_diagonal(x: Any) -> Any:
     """Return the diagonal matrices of vectors."""
-    return as_column(x) * near(x).eye(x.shape[-1], dtype=x.dtype)
+    return as_column(x) * identity(x)
 
 
 def of_diagonal(x: Any) -> Any:
     """Return the diagonals of square matrices as vectors."""
-    return sum_axes(x * near(x).eye(x.shape[-1], dtype=x.dtype), (len(x.shape) - 1,))
+    return sum_axes(x * identity(x), (len(x.shape) - 1,))
 
 
 def below(like: Any, n: int, dtype: Any) -> Any:

@@ -32,7 +32,7 @@ from fgrad.ops.compiled import late
 from fgrad.ops.foreign import each, scipy
 from fgrad.ops.functions import stop_gradient
 from fgrad.ops.linear import batch_in_front, reshape, solver_vjp
-from fgrad.ops.matrices import adjoint, as_row, conjugate, matrix_product, swapped
+from fgrad.ops.matrices import adjoint, as_row, conjugate, identity, matrix_product, swapped
 from fgrad.ops.requirements import trusted
 
 # ---- functions of matrices
@@ -134,7 +134,7 @@ def _run_regularized(x: Any, a: Any, *, function: str) -> Any:
     """Return `x`, and identity matrices where `a` is singular, by which only zeros are divided."""
     if not a.size:
         return x
-    return np.where(_singular(a, function)[..., None, None], near(x).eye(x.shape[-1], dtype=x.dtype), x)
+    return np.where(_singular(a, function)[..., None, None], identity(x), x)
 
 
 def _written_regular(ct: Any, a: Any, *, function: str) -> Any:
@@ -249,7 +249,7 @@ def _log_along(y: Any, e: Any, expm: Any, sylvester: Any) -> Any:
     for k in range(halvings):
         root = expm(y / 2.0 ** (k + 1))
         e = sylvester(root, root, e)
-    one = near(y).eye(y.shape[-1], dtype=y.dtype)
+    one = identity(y)
     total = log_near_one((expm(y / 2.0**halvings) if size else one) - one, e, one)
     return 2.0**halvings * total
 

@@ -42,7 +42,7 @@ from fgrad.ops.linear import (
     transpose,
     with_rank,
 )
-from fgrad.ops.matrices import adjoint, as_column, conjugate, matrix_product, swapped
+from fgrad.ops.matrices import adjoint, as_column, conjugate, identity, matrix_product, swapped
 from fgrad.ops.requirements import trusted
 from fgrad.ops.undetermined import guarded
 
@@ -59,7 +59,7 @@ def solve(a: Any, b: Any, check: str = "") -> Any:
 
 def inverse(a: Any) -> Any:
     """Return inverse matrices."""
-    return solve(a, near(a).eye(a.shape[-1], dtype=a.dtype))
+    return solve(a, identity(a))
 
 
 _SINGULAR = {
@@ -86,7 +86,7 @@ def _run_solve(a: Any, b: Any, *, check: str) -> Any:
             if lost.any():  # of zeros the solution is zero, whatever the matrix is
                 place = int(np.argwhere(low & as_array(lost)[..., None])[0][-1])
                 raise LinAlgError(_SINGULAR[check].format(i=place))
-            a = np.where(singular[..., None, None], near(a).eye(a.shape[-1], dtype=a.dtype), a)
+            a = np.where(singular[..., None, None], identity(a), a)
     found = backend("small_matrices").solve(a, b) if a.ndim > 2 and a.__class__ is np.ndarray else None
     found = _by_factors(a, b) if found is None else found
     return np.linalg.solve(a, b) if found is None else found
@@ -344,7 +344,7 @@ def _cycle(image: tuple[int, ...], start: int) -> list[int]:
 
 
 def _fourth(ct: Any, x: Any, y: Any, z: Any) -> Any:
-    b = swapped(solve(x, near(x).eye(x.shape[-1], dtype=x.dtype), "det"))
+    b = swapped(solve(x, identity(x), "det"))
     return reshape(bind("det", x), (*x.shape[:-2], 1, 1)) * _along_inverse(b, y, z, ct)
 
 
@@ -370,7 +370,7 @@ def _slogdet(ct: Any, out: Any, x: Any) -> tuple[Any]:
     total = reshape(convert(total, x.dtype), (*sign.shape, 1, 1))
     singular = reshape(bind("equal", sign, 0), (*sign.shape, 1, 1))
     total = guarded(total, singular, as_column(size), total, kind="singular")
-    eye = near(x).eye(x.shape[-1], dtype=x.dtype)
+    eye = identity(x)
     return (total * swapped(inverse(bind("where", singular, eye, x))),)
 
 

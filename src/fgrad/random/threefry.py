@@ -19,10 +19,9 @@ import numpy as np
 from fgrad import numpy as fnp
 from fgrad.core.aval import broadcasts
 from fgrad.core.dispatch import bind
-from fgrad.core.tensor import Tensor
+from fgrad.core.tensor import Tensor, is_traced
 from fgrad.ops.linear import convert
 from fgrad.random.keys import is_key
-from fgrad.transforms.calling import is_traced
 from fgrad.transforms.vmap import vmap
 
 __all__ = [

@@ -16,10 +16,9 @@ from scipy.sparse import issparse
 from fgrad import numpy as fnp
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import FOREIGN
-from fgrad.core.tensor import Tensor
+from fgrad.core.tensor import Tensor, is_traced
 from fgrad.core.trace import below, running
 from fgrad.extend.engine import OpaqueRule, apply_opaque, convert
-from fgrad.transforms.calling import is_traced
 
 
 class ColumnRule(OpaqueRule):
@@ -77,7 +76,7 @@ def product_dtype(of_matrix: Any, of_columns: Any) -> np.dtype[Any]:
 def product(matrix: Any, x: Any) -> Any:
     """Return `matrix @ x` for a sparse matrix of SciPy's and an array or Tensor."""
     check_product(matrix.shape, x)
-    if isinstance(x, Tensor) and is_traced(x):
+    if is_traced(x):
         matrix = matrix.copy()  # which the user may write to before the derivative is computed
     aval = Aval((matrix.shape[0], *x.shape[1:]), product_dtype(matrix.dtype, x.dtype))
     return apply_opaque(_Product(matrix, aval), [x])[0]

@@ -6,10 +6,11 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from fgrad.core.tensor import is_traced
 from fgrad.core.trace import current
 from fgrad.errors import UnsolvedWarning
 from fgrad.transforms.callbacks import look
-from fgrad.transforms.calling import has_tensor, is_traced
+from fgrad.transforms.calling import has_tensor
 from fgrad.transforms.custom import custom_vjp
 from fgrad.tree import register_pytree_node
 

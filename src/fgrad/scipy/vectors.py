@@ -9,7 +9,7 @@ import numpy as np
 
 from fgrad import numpy as fnp
 from fgrad import tree
-from fgrad.core.aval import Aval, aval_of
+from fgrad.core.aval import Aval, aval_of, with_dtype
 from fgrad.core.tensor import Tensor
 
 
@@ -61,7 +61,7 @@ class Vector:
             raise TypeError(f"{self.what} has the structure {self.structure}, not {given}")
         parts = []
         for i, (leaf, aval) in enumerate(zip(leaves, self.avals, strict=True)):
-            value = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
+            value = with_dtype(leaf)
             if value.shape != aval.shape:
                 where = f" of leaf {i}" if len(leaves) > 1 else ""
                 raise ValueError(f"{self.what}: the shape{where} is {aval.shape}, not {value.shape}")

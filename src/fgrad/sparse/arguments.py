@@ -13,9 +13,9 @@ import numpy as np
 from fgrad import tree
 from fgrad.core.aval import Aval
 from fgrad.core.program import Program
-from fgrad.core.tensor import Tensor
+from fgrad.core.tensor import Tensor, is_traced
 from fgrad.sparse.dependencies import UNKNOWN
-from fgrad.transforms.calling import bound, has_tensor, is_traced, name_of, parameter, plain, positions
+from fgrad.transforms.calling import bound, has_tensor, name_of, parameter, plain, positions
 from fgrad.transforms.stage import MakeGraph
 
 _NUMBERS = (bool, int, float, complex)
@@ -67,7 +67,7 @@ class Arguments:
         self.sizes: list[int] = [math.prod(self.avals[k].shape) for k in self.places]
         self.count: int = sum(self.sizes)
         self.as_numpy: bool = not has_tensor(self.leaves)
-        self.traced: bool = any(isinstance(x, Tensor) and is_traced(x) for x in self.leaves)
+        self.traced: bool = any(is_traced(x) for x in self.leaves)
         given = zip(self.leaves, self.avals, strict=True)
         kinds = tuple([(a.shape, a.dtype, _kind(x), _print(x, a)) for x, a in given])
         self.key: Any = (self.structure, kinds)

@@ -11,13 +11,13 @@ from scipy import sparse
 
 from fgrad.core.caches import LRU
 from fgrad.core.program import aval_out
-from fgrad.core.tensor import Tensor
+from fgrad.core.tensor import Tensor, is_traced
 from fgrad.sparse.arguments import Arguments
 from fgrad.sparse.colouring import Colouring, Forest, along_trees, chosen, of_stars, of_trees, places
 from fgrad.sparse.operators import joined, parted, plain
 from fgrad.sparse.patterns import gradient
 from fgrad.sparse.plans import FORMATS, Plan
-from fgrad.transforms.calling import Transformed, is_traced
+from fgrad.transforms.calling import Transformed
 from fgrad.transforms.forward import jvp
 from fgrad.transforms.reverse import vjp
 
@@ -167,7 +167,7 @@ class SparseDerivative(Transformed):
 
     def _compare(self, plan: Plan, given: Arguments, data: Any) -> None:
         """Compare a product with what the entries make of it; say which one the pattern lacks."""
-        if given.traced or (isinstance(data, Tensor) and is_traced(data)):
+        if given.traced or is_traced(data):
             raise TypeError(
                 f"{given.title}: check=True looks at values, so it is not part of another transformation"
             )

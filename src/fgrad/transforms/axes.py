@@ -12,9 +12,8 @@ import numpy as np
 from fgrad.blocks import Nested
 from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.tensor import Tensor, wrap
+from fgrad.core.tensor import Tensor, is_traced, wrap
 from fgrad.core.trace import Tracer, current
-from fgrad.transforms.calling import is_traced
 from fgrad.transforms.stage import Stage, StagedTracer
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.tensor import Tensor, alias
+from fgrad.core.tensor import Tensor, alias, is_traced
 from fgrad.core.trace import current, next_level, place_of, running
 from fgrad.errors import NoValueError
 from fgrad.ops import functions
 from fgrad.ops.indices import HOLE
 from fgrad.ops.linear import broadcast_to
 from fgrad.transforms.batch import Batch, Split
-from fgrad.transforms.calling import is_traced, name_of
+from fgrad.transforms.calling import name_of
 from fgrad.transforms.effects import State
 
 PATHS = 1000  # how often the function of a vmap may run

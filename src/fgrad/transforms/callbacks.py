@@ -21,6 +21,7 @@ from fgrad.core.primitive import (
     NOT_FOLDED,
     VJP,
     Pattern,
+    batch_size,
     declare,
     flat,
 )
@@ -224,7 +225,7 @@ def _map_call(
     method: str | None,
     acts: bool,
 ) -> tuple[Any, ...]:
-    size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
+    size = batch_size(mapped, values)
     options: dict[str, Any] = {"call": call, "structure": structure, "method": method, "acts": acts}
     if method is None:
         raise NotImplementedError(
@@ -291,7 +292,7 @@ def _value(v: Any) -> Any:
 
 
 def _look_at_each(mapped: tuple[bool, ...], *values: Any, call: _Call) -> tuple[()]:
-    size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
+    size = batch_size(mapped, values)
     for i in range(size):
         _look(call, example(mapped, values, i))
     return ()

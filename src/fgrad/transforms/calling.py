@@ -14,6 +14,7 @@ from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import adopted, given_back, is_foreign
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
+from fgrad.core.tensor import is_traced as is_traced  # noqa: PLC0414 -- offered here too
 from fgrad.core.trace import Tracer, current
 from fgrad.core.tracebacks import shorten
 
@@ -166,11 +167,6 @@ def has_tensor(args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> boo
         ):
             return True
     return False
-
-
-def is_traced(t: Tensor) -> bool:
-    """Return whether a live trace concerns `t`, so that its plain value would say less than it does."""
-    return isinstance(t._value, Tracer) or is_tracked(t)
 
 
 def check_live(t: Tensor) -> Tensor:

@@ -27,26 +27,18 @@ from fgrad.core.placement import near, with_zeros
 from fgrad.core.primitive import (
     NOT_FOLDED,
     VJP,
+    batch_size,
     declare,
     flat,
 )
 from fgrad.core.snapshot import is_private
 from fgrad.core.tape import HIDDEN, Pick
-from fgrad.core.tensor import Tensor, wrap
+from fgrad.core.tensor import Tensor, is_traced, wrap
 from fgrad.core.trace import Trace, Tracer, current, next_level, running
 from fgrad.errors import EscapedTensorError
 from fgrad.ops.linear import sum_axes
 from fgrad.transforms.batch import Batch
-from fgrad.transforms.calling import (
-    Transformed,
-    existing,
-    integers,
-    is_traced,
-    name_of,
-    own,
-    own_leaf,
-    plain,
-)
+from fgrad.transforms.calling import Transformed, existing, integers, name_of, own, own_leaf, plain
 from fgrad.transforms.operations import pulled
 
 if TYPE_CHECKING:
@@ -386,7 +378,7 @@ class BatchedRule(Rule):
 
 
 def _batch(mapped: tuple[bool, ...], *values: Any, rule: Rule) -> tuple[Any, ...]:
-    size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
+    size = batch_size(mapped, values)
     return tuple(apply_rule(BatchedRule(rule, mapped, size), values))
 
 

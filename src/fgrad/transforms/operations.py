@@ -15,7 +15,7 @@ from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
-from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES, VJP, Pattern, Primitive, declare
+from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES, VJP, Pattern, Primitive, batch_size, declare
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import Tracer
 from fgrad.errors import NotLinearError
@@ -92,7 +92,7 @@ class Operation:
 
     def _batch(self, mapped: tuple[bool, ...], /, *values: Any, **params: Any) -> tuple[Any, ...]:
         if self.batch is None:
-            size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
+            size = batch_size(mapped, values)
             return tuple(one_by_one(PRIMITIVES[self.primitive], mapped, values, params, size))
         out, out_mapped = self.batch(mapped, *values, **params)
         pairs = zip(self._several(out), self._several(out_mapped), strict=True)

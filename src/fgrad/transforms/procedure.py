@@ -21,7 +21,7 @@ from fgrad.core.caches import LRU
 from fgrad.core.dispatch import following, lowered, node_on
 from fgrad.core.nonfinite import quiet, watching
 from fgrad.core.placement import near
-from fgrad.core.primitive import PRIMITIVES, VJP, Pattern, declare, flat
+from fgrad.core.primitive import PRIMITIVES, VJP, Pattern, batch_size, declare, flat
 from fgrad.core.program import Program, Var, aval_out
 from fgrad.core.rewriting.substitution import replaced
 from fgrad.core.snapshot import snapshot
@@ -329,7 +329,7 @@ def _record(
 
 
 def _batch(mapped: Pattern, *values: Any, code: Procedure) -> tuple[Any, ...]:
-    size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
+    size = batch_size(mapped, values)
     return tuple(apply(code.mapped(mapped, size), values))
 
 

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.aval import Aval, Shape, aval_of
+from fgrad.core.aval import Aval, Shape, aval_of, with_dtype
 from fgrad.core.control_flow import Code
 from fgrad.core.nonfinite import quiet
 from fgrad.core.notes import origin
@@ -629,7 +629,7 @@ class _Reader:
         for i, dtype in self.limits:
             demand_fits(leaves[i], dtype)
         found = (x for x, s in zip(leaves, self.static, strict=True) if s is None)
-        return [x if hasattr(x, "dtype") else np.asarray(x) for x in found]
+        return list(map(with_dtype, found))
 
 
 class MakeGraph(Transformed):

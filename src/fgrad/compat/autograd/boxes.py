@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fgrad.core.tensor import Tensor
+from fgrad.core.tensor import Tensor, is_traced
 from fgrad.extend.engine import holds_tensor
-from fgrad.transforms.calling import is_traced
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -14,8 +14,8 @@ import fgrad
 from fgrad import tree
 from fgrad.compat.autograd.boxes import isbox
 from fgrad.compat.autograd.spaces import vspace
-from fgrad.core.tensor import Tensor, is_tracked
-from fgrad.transforms.calling import is_traced, plain
+from fgrad.core.tensor import Tensor, is_traced, is_tracked
+from fgrad.transforms.calling import plain
 from fgrad.transforms.custom import Rule, apply_rule
 from fgrad.transforms.operations import pulled
 

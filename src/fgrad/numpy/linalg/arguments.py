@@ -8,8 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fgrad.core.tensor import Tensor, is_tracked
-from fgrad.core.trace import Tracer
+from fgrad.core.tensor import Tensor, is_abstract
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.registry import for_tensors, implements
 from fgrad.ops import linear, matrices
@@ -20,16 +19,6 @@ Function = Callable[..., Any]
 def linalg_function(function: Function) -> Callable[[Function], Function]:
     """Return the decorator of what answers for NumPy's function where there is a Tensor."""
     return lambda f: implements(function, name=f"linalg.{f.__name__}")(for_tensors(function)(f))
-
-
-def is_abstract(*xs: Any) -> bool:
-    """Return whether values are not there to be looked at: inside vmap or while staging."""
-    return any(isinstance(x, Tensor) and isinstance(x._value, Tracer) for x in xs)
-
-
-def is_followed(x: Any) -> bool:
-    """Return whether somebody follows what becomes of a value."""
-    return isinstance(x, Tensor) and (is_tracked(x) or isinstance(x._value, Tracer))
 
 
 def supported(a: Any) -> Any:

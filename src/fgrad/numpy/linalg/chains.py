@@ -11,7 +11,6 @@ from numpy.linalg import LinAlgError
 
 from fgrad.compat.numpy import SlogdetResult
 from fgrad.core.dispatch import bind
-from fgrad.core.placement import near
 from fgrad.core.tensor import wrap
 from fgrad.core.views import unordered
 from fgrad.numpy import products
@@ -49,7 +48,7 @@ def matrix_power(a: Any, n: Any) -> Any:
     except TypeError as error:
         raise TypeError("exponent must be an integer") from error
     if n == 0:
-        return unordered(linear.broadcast_to(wrap(near(a).eye(a.shape[-1], dtype=a.dtype)), a.shape), a)
+        return unordered(linear.broadcast_to(wrap(matrices.identity(a)), a.shape), a)
     square, n, result = (a, n, None) if n > 0 else (inv(a), -n, None)
     while n > 0:
         if n & 1:

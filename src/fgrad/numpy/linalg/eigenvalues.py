@@ -8,15 +8,8 @@ import numpy as np
 
 from fgrad.compat.numpy import EighResult, EigResult
 from fgrad.core.dispatch import bind
-from fgrad.core.tensor import wrap
-from fgrad.numpy.linalg.arguments import (
-    demand_finite,
-    is_abstract,
-    is_followed,
-    linalg_function,
-    square_matrices,
-    triangle,
-)
+from fgrad.core.tensor import is_abstract, is_traced, wrap
+from fgrad.numpy.linalg.arguments import demand_finite, linalg_function, square_matrices, triangle
 from fgrad.ops import linear
 
 
@@ -68,7 +61,7 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 -- NumPy's name
                [0., 1.]])
     """
     a, uplo = square_matrices(a), triangle(UPLO)
-    if not is_followed(a):
+    if not is_traced(a):
         return wrap(np.linalg.eigvalsh(a._value, uplo))
     return bind("eigh", a, uplo=uplo)[0]
 
@@ -121,7 +114,7 @@ def eigvals(a: Any) -> Any:
         array([1., 3.])
     """
     a = demand_finite(square_matrices(a))
-    if not is_followed(a):
+    if not is_traced(a):
         return wrap(np.linalg.eigvals(a._value))
     return _real_if_possible(a, bind("eig", a)[0])[0]
 

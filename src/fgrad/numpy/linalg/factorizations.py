@@ -9,9 +9,9 @@ import numpy as np
 from fgrad.compat.numpy import QRResult, SVDResult
 from fgrad.core.aval import Aval
 from fgrad.core.dispatch import bind, unary
-from fgrad.core.tensor import is_tracked, wrap
+from fgrad.core.tensor import is_traced, is_tracked, wrap
 from fgrad.numpy.indexing import stop_gradient, take_along_axis
-from fgrad.numpy.linalg.arguments import is_followed, linalg_function, square_matrices, stacked_matrices
+from fgrad.numpy.linalg.arguments import linalg_function, square_matrices, stacked_matrices
 from fgrad.numpy.linalg.eigenvalues import eigh, eigvalsh
 from fgrad.numpy.ordering import argsort, sort
 from fgrad.numpy.permutations import flip
@@ -126,7 +126,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
         return _hermitian_svd(a, compute_uv=compute_uv)
     a = stacked_matrices(a)
     if not compute_uv:
-        if not is_followed(a):
+        if not is_traced(a):
             return wrap(np.linalg.svd(a._value, compute_uv=False))
         return _without_slope_at_zero(bind("svd", a, full_matrices=False)[1])
     m, n = a.shape[-2:]
@@ -135,7 +135,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
 
 def _without_slope_at_zero(s: Any) -> Any:
     """Return singular values; those that are zero to rounding have a kink there, as |x|."""
-    if not s.shape[-1] or not is_followed(s):
+    if not s.shape[-1] or not is_traced(s):
         return s
     zero = linear.reshape(undetermined.negligible(matrices.as_row(s), s), s.shape)
     return bind("where", zero, stop_gradient(s), s)

@@ -10,18 +10,17 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fgrad.core.dispatch import bind, unary
-from fgrad.core.placement import near
-from fgrad.core.tensor import Tensor
+from fgrad.core.tensor import Tensor, is_abstract, is_traced
 from fgrad.numpy import shapes
 from fgrad.numpy.arrays import as_value, next_to
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.numpy.linalg.arguments import is_abstract, is_followed, linalg_function, square_matrices
+from fgrad.numpy.linalg.arguments import linalg_function, square_matrices
 from fgrad.numpy.linalg.factorizations import svd, svdvals
 from fgrad.numpy.linalg.systems import inv
 from fgrad.numpy.moments import abs2
 from fgrad.numpy.reductions import axes_of, finished, inexact
 from fgrad.numpy.registry import as_scalar
-from fgrad.ops import linear
+from fgrad.ops import linear, matrices
 from fgrad.ops.contraction import contract
 
 
@@ -131,7 +130,7 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...]) -> Any:
 
 def _tied(s: Any) -> Any:
     """Return singular values; those that are the largest, or the smallest, to rounding are so exactly."""
-    if not s.shape[-1] or not is_followed(s):
+    if not s.shape[-1] or not is_traced(s):
         return s
     fixed = stop_gradient(s)
     tiny = 8 * s.shape[-1] * float(np.finfo(s.dtype).eps)
@@ -218,7 +217,7 @@ def cond(x: Any, p: Any = None) -> Any:
         x = square_matrices(x)
         singular = bind("equal", bind("slogdet", stop_gradient(x))[0], 0)
         there = linear.reshape(singular, (*singular.shape, 1, 1))
-        regular = bind("where", there, near(x).eye(x.shape[-1], dtype=x.dtype), x)
+        regular = bind("where", there, matrices.identity(x), x)
         r = norm(x, p, (-2, -1)) * norm(inv(regular), p, (-2, -1))
         r = bind("where", singular, np.nan, r)
     broken = bind("sum", bind("isnan", x), axes=(len(x.shape) - 2, len(x.shape) - 1))

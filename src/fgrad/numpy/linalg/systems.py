@@ -12,14 +12,12 @@ from numpy.linalg import LinAlgError
 from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.dispatch import bind
 from fgrad.core.placement import near, placed
-from fgrad.core.tensor import wrap
+from fgrad.core.tensor import is_abstract, is_traced, wrap
 from fgrad.numpy import shapes
 from fgrad.numpy.arrays import alike, as_value, together
 from fgrad.numpy.indexing import beside, stop_gradient
 from fgrad.numpy.linalg.arguments import (
     completed,
-    is_abstract,
-    is_followed,
     linalg_function,
     of_common_dtype,
     square_matrices,
@@ -134,7 +132,7 @@ _TINY = 1e-12  # a tolerance up to here is meant to drop zeros only
 
 
 def _pseudo_inverse(a: Any, rcond: Any, *, hermitian: bool = False) -> Any:
-    if not (a.size and np.any(rcond > _TINY) and is_followed(a) and not is_abstract(a)):
+    if not (a.size and np.any(rcond > _TINY) and is_traced(a) and not is_abstract(a)):
         return bind("pinv", a, rcond=rcond, hermitian=hermitian)
     u, s, vh = bind("svd", a, full_matrices=False)
     size = s._value

@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from fgrad import numpy as fnp
+from fgrad.core.aval import with_dtype
 
 
 def _sampled(y: Any, x: Any, dx: Any, axis: int) -> tuple[Any, Any]:
     """Return samples with their axis last, and the distances between them."""
-    y = y if hasattr(y, "dtype") else np.asarray(y)
+    y = with_dtype(y)
     y = fnp.moveaxis(y if y.dtype.kind in "fc" else y.astype(float), axis, -1)
     n = y.shape[-1]
     if x is None:
         return y, np.full(max(n - 1, 0), 1.0) * dx
-    x = x if hasattr(x, "dtype") else np.asarray(x, float)
+    x = with_dtype(x, float)
     if x.ndim > 1:
         x = fnp.moveaxis(x, axis, -1)
     if x.shape[-1] != n:

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.tensor import Tensor
-from fgrad.core.trace import Tracer
+from fgrad.core.tensor import Tensor, is_abstract
 from fgrad.extend.engine import as_column, as_value, broadcast_to, convert, reshape
 
 
 def is_visible(x: Any) -> bool:
     """Return whether values are there to be looked at: not inside vmap, nor while staging."""
-    return not (isinstance(x, Tensor) and isinstance(x._value, Tracer))
+    return not is_abstract(x)
 
 
 def plain(x: Any) -> Any:

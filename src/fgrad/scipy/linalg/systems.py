@@ -296,7 +296,7 @@ def inv(
                [ 0.  ,  0.  ]])
     """
     a = arguments.square(a, check_finite=check_finite)
-    return solve(a, near(a).eye(a.shape[-1], dtype=a.dtype), lower, check_finite=False, assume_a=assume_a)
+    return solve(a, matrices.identity(a), lower, check_finite=False, assume_a=assume_a)
 
 
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:

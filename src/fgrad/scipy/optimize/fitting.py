@@ -10,6 +10,7 @@ import numpy as np
 import scipy.optimize
 
 from fgrad import numpy as fnp
+from fgrad.core.aval import with_dtype
 from fgrad.core.tensor import Tensor
 from fgrad.numpy import linalg
 from fgrad.numpy.indexing import stop_gradient
@@ -210,7 +211,7 @@ def curve_fit(
     """
     start = _start(f, p0)
     vector = Vector(start, "p0")
-    y = as_float(ydata if hasattr(ydata, "dtype") else np.asarray(ydata))
+    y = as_float(with_dtype(ydata))
     x = xdata if isinstance(xdata, Tensor) or not isinstance(xdata, list) else np.asarray(xdata)
     unweigh = _unweighed(sigma, y)
 
@@ -252,7 +253,7 @@ def _unweighed(sigma: Any, y: Any) -> Callable[[Any], Any]:
     """Return what divides residuals by their standard deviations."""
     if sigma is None:
         return lambda r: r
-    sigma = as_float(sigma if hasattr(sigma, "dtype") else np.asarray(sigma))
+    sigma = as_float(with_dtype(sigma))
     if sigma.shape == (y.size, y.size) and sigma.ndim == 2:
         factor = linalg.cholesky(sigma)
         return lambda r: linalg.solve(factor, r)

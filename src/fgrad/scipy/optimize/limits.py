@@ -13,6 +13,7 @@ import scipy.optimize
 
 from fgrad import numpy as fnp
 from fgrad import tree
+from fgrad.core.aval import with_dtype
 from fgrad.core.tensor import Tensor
 from fgrad.scipy.vectors import Vector, as_float
 
@@ -164,8 +165,8 @@ class Limits:
         else:
             value = c.fun(x) if hasattr(c, "fun") else c.A @ v
             low, high = c.lb, c.ub
-        value = fnp.atleast_1d(value if hasattr(value, "dtype") else np.asarray(value))
-        limits = [limit if hasattr(limit, "dtype") else np.asarray(limit, float) for limit in (low, high)]
+        value = fnp.atleast_1d(with_dtype(value))
+        limits = [with_dtype(limit, float) for limit in (low, high)]
         return [value, *(fnp.broadcast_to(as_float(limit), value.shape) for limit in limits)]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.optimize
 
 from fgrad import numpy as fnp
-from fgrad.core.aval import Aval
+from fgrad.core.aval import Aval, with_dtype
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.scipy.closures import Closed, Several, first
 from fgrad.scipy.optimize.limits import Active, Limits, active_set, bounds_of, on_bounds
@@ -213,7 +213,7 @@ def real_value(value: Any, fun: Callable[..., Any], jac: Any = None) -> Any:
     """Return the value of an objective, a real number in double precision."""
     if jac is True:
         value = value[0]
-    value = value if hasattr(value, "dtype") else np.asarray(value)
+    value = with_dtype(value)
     if value.dtype.kind not in "fiub" or value.size != 1:
         raise TypeError(
             f"minimize needs a function that returns one real number, but {name_of(fun)} returned "

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.optimize
 
 from fgrad import numpy as fnp
-from fgrad.core.aval import Aval
+from fgrad.core.aval import Aval, with_dtype
 from fgrad.core.tensor import Tensor
 from fgrad.extend.engine import named
 from fgrad.numpy.indexing import stop_gradient
@@ -167,7 +167,7 @@ def root_scalar(
     name = method or ("brentq" if bracket is not None else "secant" if x1 is not None else "newton")
     ends = [] if bracket is None else list(bracket)
     places = [np.float64(0) if p is None else p for p in (*ends, x0, x1)]
-    starts = [stop_gradient(as_float(p if hasattr(p, "dtype") else np.asarray(p))) for p in places]
+    starts = [stop_gradient(as_float(with_dtype(p))) for p in places]
     problem = Several(
         **{
             key: g and Closed(partial(_one_value, g, args), [Aval((), FLOAT)])

@@ -10,12 +10,12 @@ import numpy as np
 import scipy.sparse
 
 from fgrad import numpy as fnp
-from fgrad.core.aval import Aval
-from fgrad.core.tensor import Tensor
+from fgrad.core.aval import Aval, with_dtype
+from fgrad.core.tensor import Tensor, is_traced
 from fgrad.extend.engine import apply_opaque, convert
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.scipy.products import ColumnRule, check_product, product_dtype
-from fgrad.transforms.calling import is_traced, plain
+from fgrad.transforms.calling import plain
 from fgrad.tree import register_pytree_node
 
 
@@ -131,14 +131,14 @@ class SparseArray:
     def __matmul__(self, x: Any) -> Any:
         if isinstance(x, SparseArray) or scipy.sparse.issparse(x):
             return NotImplemented
-        x = x if hasattr(x, "dtype") else np.asarray(x)
+        x = with_dtype(x)
         check_product(self.shape, x)
         dtype = product_dtype(self.dtype, x.dtype)
         aval = Aval((self.shape[0], *x.shape[1:]), dtype)
         return apply_opaque(_Product(self.pattern, aval), [self.data, x])[0]
 
     def __rmatmul__(self, x: Any) -> Any:
-        x = x if hasattr(x, "dtype") else np.asarray(x)
+        x = with_dtype(x)
         return (self.T @ x.T).T
 
     def __mul__(self, x: Any) -> SparseArray:
@@ -164,7 +164,7 @@ class SparseArray:
             TypeError: `data` is being differentiated, mapped or traced.
         """
         data = plain(self.data)
-        if isinstance(data, Tensor) and is_traced(data):
+        if is_traced(data):
             raise TypeError(
                 "SciPy's sparse arrays hold plain numbers, so these would lose their gradient; "
                 "multiply by the array (@), or use the solvers of fgrad.scipy.sparse.linalg"

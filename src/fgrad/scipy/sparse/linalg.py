@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse.linalg as theirs
 
 from fgrad import numpy as fnp
-from fgrad.core.aval import Aval
+from fgrad.core.aval import Aval, with_dtype
 from fgrad.core.tensor import Tensor
 from fgrad.errors import UnsolvedWarning
 from fgrad.extend.engine import apply_opaque, convert
@@ -62,7 +62,7 @@ def _solved(a: SparseArray, b: Any, permc_spec: str | None) -> Any:
 
 def _dense(b: Any) -> Any:
     b = b.toarray() if hasattr(b, "toarray") else b
-    return b if hasattr(b, "dtype") else np.asarray(b)
+    return with_dtype(b)
 
 
 def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = False) -> Any:  # noqa: N803 -- SciPy's
@@ -355,7 +355,7 @@ def lsqr(
         >>> lsqr(np.array([[1.0], [1.0]]), np.array([1.0, 3.0]))[0]
         array([2.])
     """
-    a, b = A if hasattr(A, "dtype") else np.asarray(A), _dense(b)
+    a, b = with_dtype(A), _dense(b)
     if "c" in {a.dtype.kind, b.dtype.kind}:
         raise TypeError("lsqr takes real matrices and vectors; split real and imaginary parts")
     options = {"damp": damp, "atol": atol, "btol": btol, "conlim": conlim, "iter_lim": iter_lim}

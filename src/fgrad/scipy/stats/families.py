@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import fgrad.numpy as fnp
+from fgrad.core.aval import with_dtype
 from fgrad.core.tensor import Tensor, is_tracked
 from fgrad.extend.engine import convert, operand
 from fgrad.scipy import special as special_functions
@@ -116,7 +117,7 @@ class Distribution(Named):
             raise TypeError(f"fgrad.scipy.stats.{self.name}{self.signature}: {error}") from None
         bound.apply_defaults()
         values = [operand(v) for v in bound.arguments.values()]
-        arrays = [v if hasattr(v, "dtype") else np.asarray(v) for v in values]
+        arrays = list(map(with_dtype, values))
         return [convert(v, np.promote_types(v.dtype, np.float64)) for v in arrays]
 
     def _formula(self, method: str) -> Formula:

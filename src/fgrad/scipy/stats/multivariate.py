@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 import fgrad.numpy as fnp
-from fgrad.extend.engine import completed, inexact, is_abstract
+from fgrad.core.tensor import is_abstract
+from fgrad.extend.engine import completed, inexact
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.scipy.stats.families import Named, special
 
