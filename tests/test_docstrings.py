@@ -25,6 +25,8 @@ MODULES = [
     "fgrad.extend",
     "fgrad.lax",
     "fgrad.nn",
+    "fgrad.nn.initializers",
+    "fgrad.nn.layers",
     "fgrad.optim",
     "fgrad.random",
     "fgrad.scipy.integrate",
@@ -67,7 +69,7 @@ def test_each_name_has_an_example(path):
 def test_each_function_says_what_it_takes_and_returns(path):
     lacks = {}
     for name, f in offered(path).items():
-        if not inspect.isfunction(f):
+        if not inspect.isroutine(f):
             continue
         signature = inspect.signature(f)
         titles = set(re.findall(r"^([A-Z][A-Za-z ]*):$", inspect.getdoc(f), re.MULTILINE))
@@ -82,7 +84,7 @@ def test_each_function_says_what_it_takes_and_returns(path):
 def test_each_function_says_what_all_of_its_arguments_are(path):
     lacks = {}
     for name, f in offered(path).items():
-        said = sections(f).get("Args") if inspect.isfunction(f) else None
+        said = sections(f).get("Args") if inspect.isroutine(f) else None
         if said is not None:
             heads = re.findall(r"^    \**([\w, *]+): ", f"    {said}", re.MULTILINE)
             known = {word.strip(" *") for head in heads for word in head.split(",")}

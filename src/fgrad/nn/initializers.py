@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import numpy as fnp
+from fgrad.docstrings import completes
 from fgrad.names import offered as _offered
 from fgrad.random import threefry
 
@@ -51,6 +52,22 @@ RADII = {  # the standard deviations of complex numbers in a disk
     "uniform": 2**-0.5,
 }
 
+_array = completes(
+    {"key": "two words.", "shape": "of the array.", "dtype": "of the array; None: float32."},
+    Returns="An array.",
+)
+_initializer = completes(
+    {"dtype": "of weights, where none is given to `init`."},
+    Returns="`init(key, shape, dtype)`, which returns an array.",
+)
+_scaling = completes(
+    {
+        "args": "what `variance_scaling` takes behind the distribution.",
+        "axes": "the same by name.",
+    },
+    Returns="`init(key, shape, dtype)`, which returns an array of at least two axes.",
+)
+
 
 class Initializers:
     """The initializers over modules that draw and compute, for arrays of any kind.
@@ -77,30 +94,83 @@ class Initializers:
 
         return init
 
+    @_initializer
     def constant(self, value: Any, dtype: Any = None) -> Initializer:
-        """Return the initializer of one value."""
+        """Return the initializer of one value.
+
+        Args:
+            value: number, or array that broadcasts to the shape.
+
+        Example:
+            >>> constant(0.5)(None, (2,))
+            Tensor([0.5, 0.5], dtype=float32)
+        """
         return self.initializer(lambda _, shape, kind: self.numpy.full(shape, value, kind), dtype)
 
+    @_array
     def zeros(self, key: Any, shape: Sequence[int], dtype: Any = None) -> Any:
-        """Return zeros."""
+        """Return zeros: an initializer, whose key may be anything.
+
+        Example:
+            >>> zeros(None, (2,))
+            Tensor([0., 0.], dtype=float32)
+        """
         return self.constant(0)(key, shape, dtype)
 
+    @_array
     def ones(self, key: Any, shape: Sequence[int], dtype: Any = None) -> Any:
-        """Return ones."""
+        """Return ones: an initializer, whose key may be anything.
+
+        Example:
+            >>> ones(None, (2,))
+            Tensor([1., 1.], dtype=float32)
+        """
         return self.constant(1)(key, shape, dtype)
 
+    @_initializer
     def normal(self, stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
-        """Return the initializer of normal numbers of a standard deviation."""
+        """Return the initializer of normal numbers.
+
+        Args:
+            stddev: their standard deviation; the mean is zero.
+
+        Example:
+            >>> init = normal(0.5)
+            >>> init(fg.random.threefry.key(0), (1000,)).std().round(1)
+            np.float32(0.5)
+        """
         return self._drawn("normal", stddev, dtype)
 
+    @_initializer
     def uniform(self, scale: Any = 1e-2, dtype: Any = None) -> Initializer:
-        """Return the initializer of uniform numbers of [0, scale)."""
+        """Return the initializer of uniform numbers of [0, scale).
+
+        Args:
+            scale: end of the interval.
+
+        Example:
+            >>> init = uniform(3.0)
+            >>> init(fg.random.threefry.key(0), (1000,)).max().round(1)
+            np.float32(3.0)
+        """
         return self._drawn("uniform", scale, dtype)
 
+    @_initializer
     def truncated_normal(
         self, stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0
     ) -> Initializer:
-        """Return the initializer of normal numbers between limits, times a factor."""
+        """Return the initializer of standard normal numbers between limits, times a factor.
+
+        Args:
+            stddev: the factor, which is not the standard deviation of what is drawn.
+            lower: least number, before it is multiplied.
+            upper: largest number.
+
+        Example:
+            >>> init = truncated_normal(2.0)
+            >>> bool(abs(init(fg.random.threefry.key(0), (1000,))).max() <= 4)
+            True
+        """
         return self._drawn("truncated_normal", stddev, dtype, lower=lower, upper=upper)
 
     def _drawn(self, name: str, scale: Any, dtype: Any, **limits: Any) -> Initializer:
@@ -113,8 +183,23 @@ class Initializers:
     def _factor(self, scale: Any, kind: Any) -> Any:
         return kind.type(scale) if isinstance(scale, int | float) else self.numpy.asarray(scale, kind)
 
+    @_initializer
     def orthogonal(self, scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-        """Return the initializer of orthogonal matrices, of which an axis counts the columns."""
+        """Return the initializer of matrices with orthonormal columns (or rows, if there are less), scaled.
+
+        Args:
+            scale: the factor.
+            column_axis: the axis along which there are columns; the others together are rows.
+
+        Raises:
+            ValueError: a shape of one axis.
+
+        Example:
+            >>> q = orthogonal()(fg.random.threefry.key(0), (3, 2))
+            >>> (q.T @ q).round(4) + 0.0
+            array([[1., 0.],
+                   [0., 1.]], dtype=float32)
+        """
 
         def draw(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
             if len(shape) < 2:
@@ -128,6 +213,7 @@ class Initializers:
 
         return self.initializer(draw, dtype)
 
+    @_initializer
     def variance_scaling(
         self,
         scale: float,
@@ -148,13 +234,17 @@ class Initializers:
             in_axis: axis or axes of inputs.
             out_axis: axis or axes of outputs.
             batch_axis: axes that count for neither; others are those of windows, and count for both.
-            dtype: of the weights, where none is given to `init`.
 
         Raises:
             ValueError: another mode or distribution; a shape of one axis.
 
         Source:
             Glorot & Bengio (2010); He et al. (2015); LeCun et al. (1998).
+
+        Example:
+            >>> init = variance_scaling(2.0, "fan_in", "normal")
+            >>> init(fg.random.threefry.key(0), (200, 100)).std().round(2)  # sqrt(2 / 200)
+            np.float32(0.1)
         """
         if mode not in MODES or distribution not in UNITS:
             raise ValueError(f"variance_scaling has no mode {mode!r} with distribution {distribution!r}")
@@ -183,28 +273,64 @@ class Initializers:
         squares = unit if distribution == "uniform" else -np_.log(1 - (1 - math.exp(-4)) * unit)
         return np_.sqrt(squares) * np_.exp(kind.type(2j * np.pi) * turn)
 
+    @_scaling
     def glorot_normal(self, *args: Any, **axes: Any) -> Initializer:
-        """Return `variance_scaling(1.0, "fan_avg", "truncated_normal")`, also called Xavier's."""
+        """Return `variance_scaling(1.0, "fan_avg", "truncated_normal")`, also called Xavier's.
+
+        Example:
+            >>> glorot_normal()(fg.random.threefry.key(0), (200, 100)).std().round(2)  # sqrt(2 / 300)
+            np.float32(0.08)
+        """
         return self.variance_scaling(1.0, "fan_avg", "truncated_normal", *args, **axes)
 
+    @_scaling
     def glorot_uniform(self, *args: Any, **axes: Any) -> Initializer:
-        """Return `variance_scaling(1.0, "fan_avg", "uniform")`, also called Xavier's."""
+        """Return `variance_scaling(1.0, "fan_avg", "uniform")`, also called Xavier's.
+
+        Example:
+            >>> glorot_uniform()(fg.random.threefry.key(0), (200, 100)).std().round(2)  # sqrt(2 / 300)
+            np.float32(0.08)
+        """
         return self.variance_scaling(1.0, "fan_avg", "uniform", *args, **axes)
 
+    @_scaling
     def he_normal(self, *args: Any, **axes: Any) -> Initializer:
-        """Return `variance_scaling(2.0, "fan_in", "truncated_normal")`, also called Kaiming's."""
+        """Return `variance_scaling(2.0, "fan_in", "truncated_normal")`, also called Kaiming's.
+
+        Example:
+            >>> he_normal()(fg.random.threefry.key(0), (200, 100)).std().round(2)  # sqrt(2 / 200)
+            np.float32(0.1)
+        """
         return self.variance_scaling(2.0, "fan_in", "truncated_normal", *args, **axes)
 
+    @_scaling
     def he_uniform(self, *args: Any, **axes: Any) -> Initializer:
-        """Return `variance_scaling(2.0, "fan_in", "uniform")`, also called Kaiming's."""
+        """Return `variance_scaling(2.0, "fan_in", "uniform")`, also called Kaiming's.
+
+        Example:
+            >>> he_uniform()(fg.random.threefry.key(0), (200, 100)).std().round(2)  # sqrt(2 / 200)
+            np.float32(0.1)
+        """
         return self.variance_scaling(2.0, "fan_in", "uniform", *args, **axes)
 
+    @_scaling
     def lecun_normal(self, *args: Any, **axes: Any) -> Initializer:
-        """Return `variance_scaling(1.0, "fan_in", "truncated_normal")`."""
+        """Return `variance_scaling(1.0, "fan_in", "truncated_normal")`.
+
+        Example:
+            >>> lecun_normal()(fg.random.threefry.key(0), (200, 100)).std().round(2)  # sqrt(1 / 200)
+            np.float32(0.07)
+        """
         return self.variance_scaling(1.0, "fan_in", "truncated_normal", *args, **axes)
 
+    @_scaling
     def lecun_uniform(self, *args: Any, **axes: Any) -> Initializer:
-        """Return `variance_scaling(1.0, "fan_in", "uniform")`."""
+        """Return `variance_scaling(1.0, "fan_in", "uniform")`.
+
+        Example:
+            >>> lecun_uniform()(fg.random.threefry.key(0), (200, 100)).std().round(2)  # sqrt(1 / 200)
+            np.float32(0.07)
+        """
         return self.variance_scaling(1.0, "fan_in", "uniform", *args, **axes)
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from fgrad import nn as functions
 from fgrad import numpy as fnp
+from fgrad.docstrings import completes
 from fgrad.names import offered as _offered
 from fgrad.nn.initializers import Initializers
 from fgrad.random import threefry
@@ -51,6 +52,8 @@ __all__ = [
 
 Layer = tuple[Callable[..., Any], Callable[..., Any]]
 
+_layer = completes({}, Returns="A pair of functions, `init` and `apply`.")
+
 
 class Layers:
     """The layers over modules that draw and compute, for arrays of any kind.
@@ -66,12 +69,37 @@ class Layers:
         self.numpy: Any = numpy
         self.initializers: Initializers = initializers
 
+    @_layer
     def elementwise(self, function: Any, **options: Any) -> Layer:
-        """Return the layer of a function that keeps the shape."""
+        """Return the layer of a function that keeps the shape.
+
+        Args:
+            function: takes an array, and options.
+            options: what else it takes, by name.
+
+        Example:
+            >>> _, apply = elementwise(np.clip, a_min=0, a_max=1)
+            >>> apply((), np.array([-1.0, 0.5, 2.0]))
+            array([0. , 0.5, 1. ])
+        """
         return lambda _, shape: (shape, ()), lambda params, inputs, **_: function(inputs, **options)
 
+    @_layer
     def dense(self, out_dim: int, W_init: Any = None, b_init: Any = None) -> Layer:  # noqa: N803
-        """Return the layer of an affine map of the last axis."""
+        """Return the layer of an affine map of the last axis, `inputs @ params[0] + params[1]`.
+
+        Args:
+            out_dim: the length of the last axis of outputs.
+            W_init: initializer of the matrix; None: `glorot_normal()`.
+            b_init: initializer of the vector; None: `normal()`.
+
+        Example:
+            >>> from fgrad.nn.initializers import zeros
+            >>> init, apply = dense(2, b_init=zeros)
+            >>> shape, (w, b) = init(fg.random.threefry.key(0), (-1, 3))
+            >>> shape, w.shape, b
+            ((-1, 2), (3, 2), Tensor([0., 0.], dtype=float32))
+        """
         weights = self.initializers.glorot_normal() if W_init is None else W_init
         biases = self.initializers.normal() if b_init is None else b_init
 
@@ -89,8 +117,18 @@ class Layers:
             lambda params, inputs, **_: self.numpy.reshape(inputs, (inputs.shape[0], -1)),
         )
 
+    @_layer
     def concatenated(self, axis: int = -1) -> Layer:
-        """Return the layer that joins several inputs along an axis."""
+        """Return the layer that joins several inputs along an axis.
+
+        Args:
+            axis: the axis.
+
+        Example:
+            >>> init, _ = concatenated()
+            >>> init(None, [(-1, 2), (-1, 3)])[0]
+            (-1, 5)
+        """
 
         def init(_: Any, shapes: Any) -> Any:
             shape = list(shapes[0])
@@ -103,12 +141,32 @@ class Layers:
         """Return the layer that adds several inputs up."""
         return lambda _, shapes: (shapes[0], ()), lambda params, inputs, **_: sum(inputs)
 
+    @_layer
     def fan_out(self, num: int) -> Layer:
-        """Return the layer that gives its input to several."""
+        """Return the layer that gives its input to several.
+
+        Args:
+            num: how many.
+
+        Example:
+            >>> _, apply = fan_out(2)
+            >>> apply((), 1.0)
+            [1.0, 1.0]
+        """
         return lambda _, shape: ([shape] * num, ()), lambda params, inputs, **_: [inputs] * num
 
+    @_layer
     def serial(self, *layers: Layer) -> Layer:
-        """Return layers one after the other; an option `rng` is a key, which each layer gets a part of."""
+        """Return layers one after the other; an option `rng` is a key, which each layer gets a part of.
+
+        Args:
+            layers: pairs of functions, whose params are a list.
+
+        Example:
+            >>> _, apply = serial(relu, elementwise(np.sqrt))
+            >>> apply([(), ()], np.array([-1.0, 4.0]))
+            array([0., 2.])
+        """
         inits, applies = zip(*layers, strict=True) if layers else ((), ())
 
         def init(key: Any, shape: Any) -> Any:
@@ -126,8 +184,18 @@ class Layers:
 
         return init, apply
 
+    @_layer
     def parallel(self, *layers: Layer) -> Layer:
-        """Return layers side by side, each with an input of its own."""
+        """Return layers side by side, each with an input of its own.
+
+        Args:
+            layers: pairs of functions, whose params are a list, and so are shapes, inputs and outputs.
+
+        Example:
+            >>> _, apply = parallel(identity, relu)
+            >>> apply([(), ()], [np.array([-1.0]), np.array([-1.0])])
+            [array([-1.]), array([0.])]
+        """
         inits, applies = zip(*layers, strict=True)
 
         def init(key: Any, shapes: Any) -> Any:

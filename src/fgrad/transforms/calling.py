@@ -14,7 +14,7 @@ from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import adopted, given_back, is_foreign
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
-from fgrad.core.tensor import is_traced as is_traced  # noqa: PLC0414 -- offered here too
+from fgrad.core.tensor import is_traced as is_traced
 from fgrad.core.trace import Tracer, current
 from fgrad.core.tracebacks import shorten
 
