@@ -29,14 +29,12 @@ class Contract:
     """What the kernel of a text asks.
 
     Attributes:
-        said: the expression.
         names: the parameters that it speaks of, in order; the last may stand for all that follow.
     """
 
-    __slots__ = ("_clauses", "_good", "_title", "names", "said")
+    __slots__ = ("_clauses", "_good", "_title", "names")
 
     def __init__(self, said: str, names: Sequence[str]) -> None:
-        self.said: str = said
         self.names: tuple[str, ...] = tuple(names)
         self._clauses: list[tuple[str, str, list[tuple[str, Any]]]] = []
         self._good: LRU[Any, bool] = LRU()
