@@ -12,7 +12,7 @@ from fgrad.core.rewriting.keys import LARGE, Keys
 
 
 class Alike:
-    """Tells computations apart by everything but their variables.
+    """Tells computations apart by everything but their variables: a structural hash.
 
     Args:
         makers: the equation that makes each variable, and which of its outputs it is.

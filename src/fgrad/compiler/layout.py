@@ -50,6 +50,8 @@ def packed(
 ) -> tuple[dict[Key, int], int]:
     """Return where each buffer begins, so that those that live at one time lie apart, and the bytes in all.
 
+    First fit, in the order in which lives begin.
+
     Args:
         lives: the first and the last step that touches each.
         sizes: their bytes.

@@ -1,4 +1,4 @@
-"""Rolling: equal stretches of a long program become one loop, so that they are compiled once.
+"""Loop rerolling: equal stretches of a long program become one loop, so that they are compiled once.
 
 A Python loop is staged step by step, and so is the way back through it. What a loop has made step by step is
 stacked, and the way back goes along that in reverse.

@@ -59,7 +59,7 @@ def apply_unary(primitive: Primitive, x: Any) -> Any:
     v = x._value
     if not nodes:
         if v.__class__ is not _ndarray and isinstance(v, Tracer):
-            return _boxed(primitive, (x,), {})
+            return _under_one_trace(primitive, (x,), {})
         t: Tensor = _new(Tensor)
         t._value = primitive.run(v) if primitive.large is None or v.size < FEW else primitive.large(v)
         t._nodes = ()
@@ -272,12 +272,12 @@ def apply_linear(primitive: Primitive, x: Any, params: dict[str, Any], out: Any 
         or s.thread != get_ident()
         or (s.foreign is not None and s.foreign())
     ):
-        apply = apply_primitive if s.base is None else _boxed
+        apply = apply_primitive if s.base is None else _under_one_trace
         return apply(primitive, (x,), params)
     if out is None:
         out = primitive.run(v, **params)
     if out.dtype.kind not in "fc":
-        return _stepwise(out)
+        return _untracked(out)
     t = _new(Tensor)
     t._value = out
     n = Node()
@@ -311,11 +311,11 @@ def apply_primitive(primitive: Primitive, args: tuple[Any, ...], params: dict[st
             nodes = a._nodes
             if nodes:
                 if len(nodes) != 1 or nodes[0].tape is not tape or (primitive.real and v.dtype.kind == "c"):
-                    return (_general if s.base is None else _boxed)(primitive, args, params)
+                    return (_general if s.base is None else _under_one_trace)(primitive, args, params)
                 parents += nodes
                 key += 1
             elif v.__class__ is not _ndarray and isinstance(v, Tracer):
-                return (_general if s.base is None else _boxed)(primitive, args, params)
+                return (_general if s.base is None else _under_one_trace)(primitive, args, params)
             values.append(v)
         else:
             values.append(a)
@@ -328,7 +328,7 @@ def apply_primitive(primitive: Primitive, args: tuple[Any, ...], params: dict[st
     out = (primitive.large or primitive.run)(*values, **params)
     dtype = out.dtype
     if dtype.kind not in "fc":
-        return _stepwise(out)
+        return _untracked(out)
     saved = []
     for k in vjp.keep:
         if k == OUT:
@@ -359,7 +359,7 @@ def apply_primitive(primitive: Primitive, args: tuple[Any, ...], params: dict[st
     return t
 
 
-def _stepwise(out: Any) -> Tensor:
+def _untracked(out: Any) -> Tensor:
     """Return a Tensor of integers or truth values, which no derivative reaches."""
     refuse_objects(out.dtype)
     return wrap(out)
@@ -462,7 +462,7 @@ def _interpret(
     return outs if primitive.many else outs[0]
 
 
-def _boxed(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+def _under_one_trace(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Do what `_general` does, in one pass where one trace has tracers and at most one tape is above it."""
     s = current()
     trace, tape = s.base, s.upper

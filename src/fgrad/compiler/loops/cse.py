@@ -19,8 +19,8 @@ from fgrad.core.rewriting.liveness import loop_inputs, with_programs
 PLAIN = (Branches, Scan, While)
 
 
-class Numbers:
-    """Numbers for values: equal ones are equal computations of equal values."""
+class ValueNumbers:
+    """Value numbering: equal numbers are equal computations of equal values."""
 
     def __init__(self) -> None:
         self._ids: dict[Any, int] = {}
@@ -86,7 +86,7 @@ class _Merging:
     """One pass over equations in order."""
 
     def __init__(self, inputs: Sequence[Var]) -> None:
-        self.numbers = Numbers()
+        self.numbers = ValueNumbers()
         self.env = {v: self.numbers.of(("input", i)) for i, v in enumerate(inputs)}
         self.first = {k: v for v, k in self.env.items()}  # number -> the variable that has it
         self.place = dict.fromkeys(inputs, -1)  # variable -> the place of its equation
@@ -129,7 +129,7 @@ class _Merging:
                 continue
             new = [k not in self.first for k in ids]
             e = e.with_args(args)
-            both = once(joined(other, e, self._same(other, e), new))
+            both = deduplicated(joined(other, e, self._same(other, e), new))
             self.made[at] = both
             self.env.update((v, self.numbers.of(("unasked", v))) for v in both.outs if v not in self.env)
             for v, number, n in zip(e.outs, ids, new, strict=True):
@@ -159,7 +159,7 @@ class _Merging:
         return tuple(found)
 
 
-def once(e: Equation) -> Equation:
+def deduplicated(e: Equation) -> Equation:
     """Return a loop or branch whose programs compute nothing twice."""
     return with_programs(e, _compact)
 

@@ -1,4 +1,6 @@
-"""Loop optimizations: what derivatives leave behind moves out of loops, or disappears.
+"""Loop optimizations: loop-invariant code motion, fusion, and fewer carries and stacked results.
+
+They move out of loops what derivatives leave behind, or drop it.
 
 Each pass takes the equations of one program, in which every loop is plain, and returns equations that compute
 the same.
@@ -12,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compiler.loops.cse import once
+from fgrad.compiler.loops.cse import deduplicated
 from fgrad.compiler.loops.fusion import joined
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Code, Scan, While
@@ -28,7 +30,7 @@ Loop = Scan | While
 
 def optimized(equations: Sequence[Equation], outputs: Sequence[Any]) -> tuple[list[Equation], list[Any]]:
     """Return equations after all passes, and the outputs."""
-    made, ends = settled(equations, outputs)
+    made, ends = without_invariant_carries(equations, outputs)
     made = fused(live(made, ends))
     made = handed(live(made, ends), ends)
     made = summed_after(live(made, ends))
@@ -47,8 +49,10 @@ def _parts(e: Equation) -> tuple[Any, tuple[Any, ...], tuple[Any, ...], tuple[An
 # ---- carries that stay as they are --------------------------------------------------------------
 
 
-def settled(equations: Sequence[Equation], outputs: Sequence[Any]) -> tuple[list[Equation], list[Any]]:
-    """Make constants of carries that stay as they are, and of results that are elements those."""
+def without_invariant_carries(
+    equations: Sequence[Equation], outputs: Sequence[Any]
+) -> tuple[list[Equation], list[Any]]:
+    """Make constants of carries that stay as they are, and of results whose elements are those."""
     alias: dict[Var, Any] = {}
 
     def current(a: Any) -> Any:
@@ -57,11 +61,11 @@ def settled(equations: Sequence[Equation], outputs: Sequence[Any]) -> tuple[list
     made = []
     for e in equations:
         e = e.with_args(map(current, e.args))  # noqa: PLW2901
-        made.append(_settled(e, alias) if isinstance(e.params.get("code"), Loop) else e)
+        made.append(_without_invariant_carries(e, alias) if isinstance(e.params.get("code"), Loop) else e)
     return made, list(map(current, outputs))
 
 
-def _settled(e: Equation, alias: dict[Var, Any]) -> Equation:
+def _without_invariant_carries(e: Equation, alias: dict[Var, Any]) -> Equation:
     code, lead, consts, init, xs = _parts(e)
     n, m = code.consts, code.carry
     inputs, outputs = code.body.inputs, code.body.outputs
@@ -94,11 +98,11 @@ def _settled(e: Equation, alias: dict[Var, Any]) -> Equation:
     return Equation(e.name, args, {"code": made}, outs, e.line)
 
 
-# ---- what is the same in every step -------------------------------------------------------------
+# ---- loop-invariant code motion -----------------------------------------------------------------
 
 
 def hoisted(code: Scan | While, avals: Sequence[Aval]) -> Program | None:
-    """Return a program that computes before a loop what is the same in every step, None if nothing is.
+    """Return a program that computes before a loop what is invariant in it, None if nothing is.
 
     Only what cannot fail is computed, because the loop might make no step.
     """
@@ -157,7 +161,7 @@ def hoisted(code: Scan | While, avals: Sequence[Aval]) -> Program | None:
 
 
 def fused(equations: Sequence[Equation]) -> list[Equation]:
-    """Make one loop of two in one direction, where the second takes results of the first step by step."""
+    """Fuse two loops in one direction, where the second takes results of the first step by step."""
     found = list(equations)
     i = 0
     while i < len(found):
@@ -184,7 +188,7 @@ def _fuse_with_next(found: list[Equation], i: int) -> bool:
                 fits = False  # it has no elements of its own
             if fits and not any(map(has_effect, (one, e, *delayed))):
                 both = joined(one, e, {}, [True] * len(e.outs))
-                found[i : j + 1] = [*stay, once(both), *delayed]
+                found[i : j + 1] = [*stay, deduplicated(both), *delayed]
                 return True
         if late.intersection(a for a in e.args if isinstance(a, Var)):
             late.update(e.outs)

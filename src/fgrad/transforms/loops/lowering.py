@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fgrad.compiler.loops.cse import merged
-from fgrad.compiler.loops.passes import hoisted, optimized, settled
+from fgrad.compiler.loops.passes import hoisted, optimized, without_invariant_carries
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import (
     PLAIN,
@@ -237,5 +237,5 @@ def _flat(
     if raw:  # a function has a derivative of its own, which what follows would dissolve
         return Program(inputs, builder.equations, outputs, (None, None), builder.regions)
     equations, outputs, _ = merged(builder.equations, inputs, outputs)
-    equations, outputs = settled(live(equations, outputs), outputs)
+    equations, outputs = without_invariant_carries(live(equations, outputs), outputs)
     return Program(inputs, live(equations, outputs), outputs, (None, None))
