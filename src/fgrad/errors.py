@@ -6,7 +6,7 @@ from fgrad.names import offered as _offered
 
 
 class EscapedTensorError(RuntimeError):
-    """A tensor of a `vmap`, `make_graph` or other transformation was used after the transformation ended.
+    """A tensor of a `vmap`, `make_graph` or other transformation was used after that, or in another thread.
 
     Example:
         >>> kept = []

@@ -7,12 +7,14 @@ say who runs before whom.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import contextvars
 import threading
 
 import numpy as np
 import pytest
+import scipy.special
 from tests.helpers import close, switching_every
 
 import fgrad as fg
@@ -229,6 +231,67 @@ def test_threads_use_each_others_tracked_values_as_constants():
     in_threads(work)
     for i, x in enumerate(xs):
         close(x.grad, np.array(2.0 * (i + 2) * ((i - 1) % THREADS + 2.0) ** 3))
+
+
+@fg.custom_vjp
+def tripled(x):
+    return 3 * x
+
+
+tripled.defvjp(lambda x: (3 * x, None), lambda _, ct: (3 * ct,))
+
+USES = {
+    "an operator": lambda x: x * x,
+    "a ufunc": np.sin,
+    "a linear function": np.sum,
+    "a product": lambda x: x @ x,
+    "a compiled function": fg.jit(lambda x: np.sum(x * x)),
+    "a function with a rule": tripled,
+    "a write": lambda x: fg.numpy.zeros(3).__setitem__(0, x[0]),
+    "a loop": lambda x: fg.lax.fori_loop(0, 3, lambda _, c: c * x, x),
+    "a gradient by something else": lambda x: fg.grad(lambda y: np.sum(x * y))(np.ones(3)),
+    "a batch": lambda x: fg.vmap(lambda k: k * x)(np.ones(2)),
+    "a batch of examples": fg.vmap(lambda a: a * a),
+    "an integral": lambda x: fg.scipy.integrate.quad(lambda t, a: a * t, 0.0, 1.0, (x[0],))[0],
+}
+CONVERSIONS = {
+    "an array": np.asarray,
+    "a number": lambda x: float(x[0]),
+    "a function of SciPy": lambda x: scipy.special.mathieu_a(1, x),
+}
+FUNCTIONALS = {
+    "grad": lambda f: fg.grad(f)(START),
+    "value_and_grad": lambda f: fg.value_and_grad(f)(START),
+    "vjp": lambda f: fg.vjp(f, START),
+    "jvp": lambda f: fg.jvp(f, (START,), (START,)),
+    "linearize": lambda f: fg.linearize(f, START),
+    "a second derivative": lambda f: fg.grad(lambda x: np.sum(fg.grad(f)(x)))(START),
+    "a recording around": lambda f: recorded_around(lambda: fg.grad(f)(START)),
+}
+
+
+def recorded_around(f):
+    with GradManager().attach(tensor(1.0)):
+        return f()
+
+
+@pytest.mark.parametrize("functional", FUNCTIONALS.values(), ids=FUNCTIONALS)
+@pytest.mark.parametrize("use", (USES | CONVERSIONS).values(), ids=USES | CONVERSIONS)
+def test_a_thread_of_a_function_that_is_differentiated_loses_no_gradient(functional, use):
+    def f(x):
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            constant = pool.submit(lambda: np.sum(np.sin(x.detach()))).result()
+            return np.sum(x * x) * constant + np.sum(pool.submit(use, x).result())
+
+    with pytest.raises((fg.EscapedTensorError, TypeError, ValueError), match=r"los[et]"):
+        functional(f)
+
+
+def test_what_a_thread_does_after_the_function_has_no_gradient_to_lose():
+    kept = []
+    fg.grad(lambda x: np.sum(kept.append(x) or x * x))(START)
+    (found,) = in_threads(lambda _: kept[0] * 2, 1)
+    close(found, 2 * START)
 
 
 def test_tasks_use_each_others_tracked_values_as_constants():

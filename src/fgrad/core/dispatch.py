@@ -477,7 +477,8 @@ def _under_one_trace(primitive: Primitive, args: tuple[Any, ...], params: dict[s
             nodes = a._nodes
             if nodes:
                 if tape is None:
-                    if any(n.tape in s.traces for n in nodes):  # else they are of recordings that ended
+                    # else they are of recordings that ended
+                    if any(n.tape in s.traces or (n.tape and n.tape.is_elsewhere()) for n in nodes):
                         return _general(primitive, args, params)
                 elif len(nodes) != 1 or nodes[0].tape is not tape:
                     return _general(primitive, args, params)
@@ -608,7 +609,11 @@ def following(args: Iterable[Any], traces: Sequence[Trace], floor: int) -> list[
         if a.__class__ is Tensor:
             for n in a._nodes:
                 tape = n.tape
-                if tape is not None and tape.level > floor and tape in traces and tape not in found:
+                if tape is None:
+                    continue
+                if tape not in traces:
+                    tape.refuse_elsewhere()
+                elif tape.level > floor and tape not in found:
                     found.append(tape)
     if len(found) > 1:
         found.sort(key=lambda t: t.level)

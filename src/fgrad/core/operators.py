@@ -582,7 +582,12 @@ class Operators:
         return value
 
     def _is_differentiated(self) -> bool:
-        return any(n.tape in current().traces and n.vjp is not HIDDEN for n in self._nodes)
+        traces = current().traces
+        return any(
+            n.tape in traces or n.tape.is_elsewhere()
+            for n in self._nodes
+            if n.tape is not None and n.vjp is not HIDDEN
+        )
 
 
 def _is_integer(x: Any) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from threading import get_ident
 from typing import Any, cast
 from weakref import ref
 
@@ -17,7 +18,8 @@ import numpy as np
 
 from fgrad.core.aval import Shape
 from fgrad.core.primitive import VJP, AccumulatingVJP
-from fgrad.core.trace import Trace
+from fgrad.core.trace import Trace, user_place
+from fgrad.errors import EscapedTensorError
 
 ParentAval = tuple[Shape, "np.dtype[Any]"]
 
@@ -163,15 +165,20 @@ def _totals(node: Node, ct: Any, owned: dict[Node, Any]) -> Any:
 class Tape(Trace):
     """Records the operations that depend on its leaves, and sweeps back over them."""
 
-    __slots__ = ("is_open", "level", "limit", "linear_only", "note", "owner", "raw", "refs", "spent")
+    __slots__ = (
+        *("is_open", "level", "limit", "linear_only", "note", "owner"),
+        *("raw", "refs", "spent", "whole"),
+    )
 
     note: Any  # what stays known of the recording; set where it is asked for
 
     is_tape = True
     title = "a recording"
 
-    def __init__(self, level: int, owner: int, *, raw: bool) -> None:
+    def __init__(self, level: int, owner: int, *, raw: bool, whole: bool = False) -> None:
         self.level: int = level
+        # whether it is of a function, of which nothing may be missing; managers record what their thread does
+        self.whole: bool = whole
         self.owner: int = owner
         self.raw: bool = raw
         self.refs: list[ref[Node]] = []
@@ -224,6 +231,23 @@ class Tape(Trace):
     def live(self) -> list[Node]:
         """Return the nodes that are alive, oldest first."""
         return [n for r in self.refs if (n := r()) is not None]
+
+    def is_elsewhere(self) -> bool:
+        """Return whether another thread has a function recorded, and what this one does would be missing."""
+        return self.whole and self.is_open and self.owner != get_ident()
+
+    def refuse_elsewhere(self) -> None:
+        """Say that a value of a function that is being differentiated is used in another thread.
+
+        Raises:
+            EscapedTensorError: it is.
+        """
+        if self.is_elsewhere():
+            raise EscapedTensorError(
+                f"a Tensor that is being differentiated is used in another thread (at {user_place()}), which "
+                "nobody records: its gradient would be lost silently. Compute with it in the thread of the "
+                "function, or say that it is a constant there: t.detach()."
+            )
 
     def release(self) -> None:
         """Stop, and clear every node, also those whose outputs the user still holds."""

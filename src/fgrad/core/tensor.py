@@ -244,8 +244,9 @@ def is_tracked(x: Tensor) -> bool:
     if not x._nodes:
         return False
     traces = current().traces
-    if traces:
-        for n in x._nodes:
-            if n.tape in traces:
-                return True
+    for n in x._nodes:
+        if n.tape in traces:
+            return True
+        if n.tape is not None:
+            n.tape.refuse_elsewhere()
     return False

@@ -14,7 +14,7 @@ import numpy as np
 from fgrad.backend.devices import copied
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Code
-from fgrad.core.dispatch import bind
+from fgrad.core.dispatch import bind, following
 from fgrad.core.tensor import Tensor, is_traced
 from fgrad.core.trace import Tracer, below, current, running
 from fgrad.lax.trees import stack
@@ -52,12 +52,7 @@ class OpaqueRule(Rule):
         traces = current().traces
         tracers = [v._value for v in values if v.__class__ is Tensor and isinstance(v._value, Tracer)]
         floor = max((b.trace.level for b in tracers), default=-1)
-        if any(
-            n.tape in traces and n.tape.level > floor
-            for v in values
-            if v.__class__ is Tensor
-            for n in v._nodes
-        ):
+        if following(values, traces, floor):
             inner = self.clone()
             found = apply_rule(inner, values)
             self.aux = inner.aux

@@ -274,7 +274,12 @@ class GradManager(Block):
         self._recorded().tape.linear_only = True
 
     def start(self, level: int | None = None, *, is_kept: bool = True) -> None:
-        """Do what `record` does; the death of a manager ends its recording unless it `is_kept`."""
+        """Do what `record` does.
+
+        Args:
+            level: of the recording; a new one by default.
+            is_kept: whether it is of a function, with which it ends; else the death of the manager ends it.
+        """
         if self._recording is not None:
             if self._recording.tape.is_open:
                 raise RuntimeError(
@@ -288,7 +293,7 @@ class GradManager(Block):
             note_change(self)
             level = next_level() if level is None else level
             traces = tuple([t for t in traces if not t.is_tape or t.is_open])
-        tape = Tape(level or 0, get_ident(), raw=not traces or not below(level or 0))
+        tape = Tape(level or 0, get_ident(), raw=not traces or not below(level or 0), whole=is_kept)
         tensors = self.attached_tensors() if self._registry.entries else ()
         if observing():
             tape.refs, tape.note = Noted(), Recording(tape.level, weakref.ref(self))
