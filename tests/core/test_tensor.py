@@ -474,7 +474,7 @@ def test_deepcopy_and_pickle(duplicate, dtype):
 @pytest.mark.parametrize(
     "duplicate", [copy.deepcopy, lambda t: pickle.loads(pickle.dumps(t)), lambda t: t.detach()]
 )
-def test_duplicates_of_tracked_tensors_are_constants(duplicate):
+def test_duplicates_of_recorded_tensors_are_constants(duplicate):
     t, gm = tracked([1.0, 2.0])
     y = t * 3
     gm.backward(np.sum(duplicate(y) * t))
@@ -485,6 +485,27 @@ def test_a_copy_keeps_the_gradient_flowing():
     t, gm = tracked([1.0, 2.0])
     gm.backward(np.sum(t.copy() * 3 + fg.tensor(t) + np.copy(t)))
     exactly(t.grad, np.full(2, 5.0))
+
+
+@pytest.mark.parametrize("transformed", [fg.grad, lambda f: fg.jit(fg.grad(f)), lambda f: fg.grad(fg.jit(f))])
+def test_what_a_function_copies_deeply_is_differentiated(transformed):
+    def f(x):
+        state = {"speed": x**2, "places": [x, x]}
+        moved = copy.deepcopy(state)
+        moved["places"][0][0] = 7.0
+        assert moved["places"][0] is moved["places"][1]
+        return np.sum(state["places"][0] * moved["speed"]) + moved["places"][1][0]
+
+    close(transformed(f)(np.array([1.0, 2.0])), [3.0, 12.0])
+    close(fg.vmap(transformed(f))(np.array([[1.0, 2.0]])), [[3.0, 12.0]])
+
+
+@pytest.mark.parametrize("functional", [fg.grad, lambda f: lambda x: fg.jvp(f, (x,), (x,))])
+def test_what_a_function_pickles_loses_no_gradient(functional):
+    with pytest.raises(TypeError, match="pickling of a Tensor that is being differentiated"):
+        functional(lambda x: np.sum(x * pickle.loads(pickle.dumps([x]))[0]))(np.ones(2))
+    g = fg.grad(lambda x: np.sum(x * pickle.loads(pickle.dumps(x.detach()))))(np.array([1.0, 2.0]))
+    exactly(g, np.array([1.0, 2.0]))
 
 
 def test_detached_values_live_apart():

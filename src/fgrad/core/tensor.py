@@ -135,16 +135,24 @@ class Tensor(Operators):
         return html_of(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._is_of_function():
+            self._untracked("pickling")
         return _restored, (self.numpy(), self.grad, self.device)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__()} - _ELSEWHERE.keys())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        new = wrap(copied(self._concrete("deepcopy")))
+        new = self.__copy__() if self._is_of_function() else wrap(copied(self._concrete("deepcopy")))
         new._grad = None if self.grad is None else self.grad.__deepcopy__(memo)
         memo[id(self)] = new
         return new
+
+    def _is_of_function(self) -> bool:
+        """Return whether a function that is differentiated, mapped or staged computes with the value."""
+        traces, value = current().traces, self._value
+        is_traced = isinstance(value, Tracer) and value.trace in traces
+        return is_traced or any(n.tape in traces and n.tape.whole for n in self._nodes if n.tape is not None)
 
 
 def _restored(value: Any, grad: Tensor | None, device: str = CPU) -> Tensor:
