@@ -99,6 +99,7 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
     A function whose branches split the examples of `vmap` runs more than once and prints in each run.
 
     Raises:
+        TypeError: `fmt` is no text.
         ValueError: a value that `fmt` does not mention.
 
     Example:

@@ -1,4 +1,4 @@
-"""Control flow, implicit functions, collective operations, and general forms of convolutions and products.
+"""Control flow, implicit functions, collective operations, and arrays in the general forms of JAX's `lax`.
 
 Names are JAX's; all of it is differentiable in every way.
 """

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import numpy as fnp
+from fgrad.docstrings import completes
 from fgrad.lax.indexing import pad
 from fgrad.nn.convolution import conv
 from fgrad.nn.geometry import pads
@@ -88,6 +89,19 @@ def padtype_to_pads(
     return [(high, low) if word == "SAME_LOWER" else (low, high) for low, high in found]
 
 
+_dilated = completes(
+    {
+        "window_strides": "the distance of windows, for each axis of space.",
+        "padding": '"VALID", "SAME" or "SAME_LOWER", or for each axis a pair (before, behind), of which\n'
+        "        negative numbers cut.",
+        "lhs_dilation": "the distance of elements of the image, with zeros between; None: one.",
+        "rhs_dilation": "the distance of elements of the kernel; None: one.",
+        "dimension_numbers": "as for `conv_dimension_numbers`.",
+    }
+)
+
+
+@_dilated
 def conv_general_dilated(
     lhs: Any,
     rhs: Any,
@@ -104,12 +118,6 @@ def conv_general_dilated(
     Args:
         lhs: images.
         rhs: kernel.
-        window_strides: the distance of windows, for each axis of space.
-        padding: "VALID", "SAME" or "SAME_LOWER", or for each axis a pair (before, behind), of which negative
-            numbers cut.
-        lhs_dilation: the distance of elements of the image, with zeros between; None: one.
-        rhs_dilation: the distance of elements of the kernel; None: one.
-        dimension_numbers: as for `conv_dimension_numbers`.
         feature_group_count: into how many parts the channels fall, of which each has outputs of its own.
         batch_group_count: likewise for the batch: outputs of one part see its images alone.
 
@@ -154,6 +162,7 @@ def conv_general_dilated(
     return fnp.transpose(y, [list(result).index(i) for i in range(x.ndim)])
 
 
+@_dilated
 def conv_general_dilated_patches(
     lhs: Any,
     filter_shape: Sequence[int],
@@ -168,11 +177,6 @@ def conv_general_dilated_patches(
     Args:
         lhs: images.
         filter_shape: the lengths of windows.
-        window_strides: as in `conv_general_dilated`.
-        padding: likewise.
-        lhs_dilation: likewise.
-        rhs_dilation: likewise.
-        dimension_numbers: likewise.
 
     Returns:
         Array with as many channels as the images have, times the elements of a window.
@@ -191,6 +195,7 @@ def conv_general_dilated_patches(
     return conv_general_dilated(x, w, *options, feature_group_count=channels)
 
 
+@_dilated
 def conv_general_dilated_local(
     lhs: Any,
     rhs: Any,
@@ -206,12 +211,7 @@ def conv_general_dilated_local(
     Args:
         lhs: images.
         rhs: kernels: inputs times elements of a window stand for the inputs, places for space.
-        window_strides: as in `conv_general_dilated`.
-        padding: likewise.
         filter_shape: the lengths of windows.
-        lhs_dilation: as in `conv_general_dilated`.
-        rhs_dilation: likewise.
-        dimension_numbers: likewise.
 
     Returns:
         Array of the shape that a convolution has.

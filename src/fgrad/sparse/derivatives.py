@@ -12,6 +12,7 @@ from scipy import sparse
 from fgrad.core.caches import LRU
 from fgrad.core.program import aval_out
 from fgrad.core.tensor import Tensor, is_traced
+from fgrad.docstrings import completes
 from fgrad.sparse.arguments import Arguments
 from fgrad.sparse.colouring import Colouring, Forest, along_trees, chosen, of_stars, of_trees, places
 from fgrad.sparse.operators import joined, parted, plain
@@ -284,6 +285,17 @@ def _checked(colouring: Colouring, pattern: Any, title: str) -> Colouring:
     return Colouring(*made)
 
 
+_derivative = completes(
+    {
+        "argnums": "which positional argument, or arguments.",
+        "pattern": "a sparse or dense array, other than zero where there may be entries; None: it is found.",
+        "format": '"csr", "csc" or "coo"; "operator" for a `MatrixOperator`, whose products are quicker.',
+        "check": "whether to compare the entries with a product in each call, which finds a wrong pattern.",
+    }
+)
+
+
+@_derivative
 def jacobian(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -302,14 +314,10 @@ def jacobian(
 
     Args:
         fun: takes and returns pytrees of arrays; what is returned are real floats.
-        argnums: which positional argument, or arguments.
         mode: "forward" colours columns, "reverse" rows, "bidirectional" both; "auto" takes what needs fewer
             products.
-        pattern: a sparse or dense array, other than zero where there may be entries; None: it is found.
         colouring: of the columns (of the rows with mode "reverse"), an integer for each, or a `Colouring`;
             None: one is made, by several orders of which the best is taken.
-        format: "csr", "csc" or "coo"; "operator" for a `MatrixOperator`, whose products are quicker.
-        check: whether to compare the entries with a product in each call, which finds a wrong pattern.
 
     Returns:
         A function of the same arguments that returns a `scipy.sparse` array, or an operator: a row for each
@@ -351,6 +359,7 @@ def jacobian(
     )
 
 
+@_derivative
 def value_and_jacobian(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -365,12 +374,8 @@ def value_and_jacobian(
 
     Args:
         fun: takes and returns pytrees of arrays; what is returned are real floats.
-        argnums: which positional argument, or arguments.
         mode: as in `jacobian`.
-        pattern: likewise.
         colouring: likewise.
-        format: as in `jacobian`.
-        check: whether to compare the entries with a product in each call.
 
     Returns:
         A function of the same arguments that returns `(value, matrix)`, the matrix as `jacobian` returns it.
@@ -393,6 +398,7 @@ def value_and_jacobian(
     return Jacobian(fun, **made.options | {"value": True})
 
 
+@_derivative
 def hessian(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -410,14 +416,11 @@ def hessian(
 
     Args:
         fun: takes pytrees of arrays and returns one real number.
-        argnums: which positional argument, or arguments.
         pattern: as in `jacobian`; what one side of the diagonal has, the other one has too.
         colouring: of the columns.
         recovery: "direct" reads each entry off a product; "substitution" needs fewer products, of which
             entries follow by subtracting others along trees, with rounding errors of these; "auto" does so
             where it saves products and trees are short.
-        format: as in `jacobian`.
-        check: whether to compare the entries with a product in each call.
 
     Returns:
         A function of the same arguments that returns the matrix, as `jacobian` does.
@@ -454,6 +457,7 @@ def hessian(
     )
 
 
+@_derivative
 def value_and_hessian(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -468,12 +472,9 @@ def value_and_hessian(
 
     Args:
         fun: takes pytrees of arrays and returns one real number.
-        argnums: which positional argument, or arguments.
         pattern: as in `hessian`.
         colouring: likewise.
         recovery: likewise.
-        format: as in `jacobian`.
-        check: whether to compare the entries with a product in each call.
 
     Returns:
         A function of the same arguments that returns `(value, matrix)`, the matrix as `hessian` returns it.

@@ -18,6 +18,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.primitive import FUNCTIONS
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import current, user_line
+from fgrad.docstrings import completes
 from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, convert, linear, reshape, sum_axes, transpose
 from fgrad.transforms.axes import Pairs, ProcessAxis, bind_over, bound_axes
@@ -207,21 +208,27 @@ Batch.across.update(  # the result, and whether it differs between examples
 # ---- what the user calls
 
 
+_collective = completes(
+    {
+        "x": "pytree of arrays, Tensors and numbers.",
+        "axis_name": "that of `vmap(..., axis_name=...)` or `world.axis(...)`, or a tuple of names.",
+    },
+    Raises="NameError: no axis of that name is around.\n"
+    "    RuntimeError: a condition that differs between examples has split the batch.",
+)
+
+
+@_collective
 def psum(x: Any, axis_name: AxisName) -> Any:
     """Return the sum of `x` over all examples of a vmap, or over all processes.
 
     Args:
         x: pytree of arrays, Tensors and numbers. Under vmap a number gives itself times the number of
             examples.
-        axis_name: the name that `vmap(..., axis_name=...)` or `world.axis(...)` gave, or a tuple of names.
 
     Returns:
         The same pytree; the sums are the same for every example, so `out_axes=None` may return them. Truth
         values and short integers are summed as integers of 64 bits, as `np.sum` does.
-
-    Raises:
-        NameError: no axis of that name is around.
-        RuntimeError: a condition that differs between examples has split the batch.
 
     Derivative:
         The sum of the cotangents over the examples, as in JAX.
@@ -244,19 +251,12 @@ def psum(x: Any, axis_name: AxisName) -> Any:
     return tree.map(one, x)
 
 
+@_collective
 def pmean(x: Any, axis_name: AxisName) -> Any:
-    """Return the mean of `x` over all examples of a vmap, or all processes; arguments as `psum`.
-
-    Args:
-        x: pytree of arrays, Tensors and numbers.
-        axis_name: the name that `vmap(..., axis_name=...)` or `world.axis(...)` gave, or a tuple of names.
+    """Return the mean of `x` over all examples of a vmap, or all processes.
 
     Returns:
         The same pytree, floats or complex numbers; the same for every example.
-
-    Raises:
-        NameError: no axis of that name is around.
-        RuntimeError: a condition that differs between examples has split the batch.
 
     Derivative:
         The mean of the cotangents over the examples.
@@ -270,19 +270,12 @@ def pmean(x: Any, axis_name: AxisName) -> Any:
     return tree.map(lambda total: total / n, psum(x, axis_name))
 
 
+@_collective
 def pmax(x: Any, axis_name: AxisName) -> Any:
-    """Return the largest `x` of all examples of a vmap, element by element; arguments as `psum`.
-
-    Args:
-        x: pytree of arrays, Tensors and numbers.
-        axis_name: the name that `vmap(..., axis_name=...)` or `world.axis(...)` gave, or a tuple of names.
+    """Return the largest `x` of all examples of a vmap, element by element.
 
     Returns:
         The same pytree, of the same dtypes; the same for every example.
-
-    Raises:
-        NameError: no axis of that name is around.
-        RuntimeError: a condition that differs between examples has split the batch.
 
     Derivative:
         Shared equally by the examples that attain it.
@@ -295,19 +288,12 @@ def pmax(x: Any, axis_name: AxisName) -> Any:
     return _extremum(x, axis_name, "max")
 
 
+@_collective
 def pmin(x: Any, axis_name: AxisName) -> Any:
-    """Return the smallest `x` of all examples of a vmap, element by element; otherwise as `pmax`.
-
-    Args:
-        x: pytree of arrays, Tensors and numbers.
-        axis_name: the name that `vmap(..., axis_name=...)` or `world.axis(...)` gave, or a tuple of names.
+    """Return the smallest `x` of all examples of a vmap, element by element.
 
     Returns:
         The same pytree, of the same dtypes; the same for every example.
-
-    Raises:
-        NameError: no axis of that name is around.
-        RuntimeError: a condition that differs between examples has split the batch.
 
     Derivative:
         Shared equally by the examples that attain it.
@@ -333,21 +319,16 @@ def _extremum(x: Any, axis_name: AxisName, name: str) -> Any:
     return tree.map(one, x)
 
 
+@_collective
 def all_gather(x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = False) -> Any:
     """Return the values that `x` has in all examples of a vmap, or in all processes.
 
     Args:
-        x: pytree of arrays and Tensors.
-        axis_name: the name that `vmap(..., axis_name=...)` gave, or a tuple of names.
         axis: the position of the axis of the examples in the result.
         tiled: whether the examples are concatenated along `axis` instead of stacked.
 
     Returns:
         The same pytree, each leaf with all examples along `axis`.
-
-    Raises:
-        NameError: no vmap around has an axis of that name.
-        RuntimeError: a condition that differs between examples has split the batch.
 
     Derivative:
         Each example gets the sum of the cotangents of its own part.
@@ -377,12 +358,11 @@ def all_gather(x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = Fals
     return tree.map(one, x)
 
 
+@_collective
 def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
     """Return the sum over all examples, of which each gets its own part.
 
     Args:
-        x: pytree of arrays and Tensors.
-        axis_name: the name of a vmap axis, or of an axis of processes.
         scatter_dimension: the axis along which the parts lie; its length is the number of examples.
         tiled: whether that axis stays, with an equal share of its length for every example.
 

@@ -12,6 +12,7 @@ from scipy import ndimage as reference
 from fgrad.core.dispatch import bind
 from fgrad.core.placement import near, placed
 from fgrad.core.tensor import Tensor
+from fgrad.docstrings import completes
 from fgrad.extend.engine import (
     as_value,
     broadcast_to,
@@ -142,7 +143,21 @@ def spline_filter(input: Any, order: int = 3, output: Any = np.float64, mode: st
 # ---- values at places
 
 
+_splines = completes(
+    {
+        "output": "None, or the dtype of the result.",
+        "order": "of the spline, 0 to 5.",
+        "mode": 'what lies beyond the edges: "constant" (`cval`), "grid-constant" (elements `cval`),\n'
+        '        "nearest", "mirror", "reflect" or "grid-mirror", "wrap" (the last element is the first),\n'
+        '        "grid-wrap".',
+        "cval": "one number.",
+        "prefilter": "whether `input` is an image, otherwise it holds the coefficients of the spline.",
+    }
+)
+
+
 @for_tensors(reference.map_coordinates)
+@_splines
 def map_coordinates(
     input: Any,
     coordinates: Any,
@@ -157,12 +172,6 @@ def map_coordinates(
     Args:
         input: real or complex image of n axes; integers are taken as float64.
         coordinates: real, (n, ...).
-        output: None, or the dtype of the result.
-        order: of the spline, 0 to 5.
-        mode: what lies beyond the edges: "constant" (`cval`), "grid-constant" (elements `cval`), "nearest",
-            "mirror", "reflect" or "grid-mirror", "wrap" (the last element is the first), "grid-wrap".
-        cval: one number.
-        prefilter: whether `input` is an image, otherwise it holds the coefficients of the spline.
 
     Returns:
         Array of the shape of one coordinate, of the float or complex dtype of `input`, or of that of
@@ -357,6 +366,7 @@ def _coordinates(x: Any, shape: Sequence[int]) -> list[Any]:
 
 
 @for_tensors(reference.affine_transform)
+@_splines
 def affine_transform(
     input: Any,
     matrix: Any,
@@ -375,11 +385,6 @@ def affine_transform(
         matrix: (m, n), the n numbers of a diagonal, or homogeneous: (n, n + 1) or (n + 1, n + 1).
         offset: one number, or n of them; not read beside a homogeneous matrix.
         output_shape: the shape of the result; None: that of `input`.
-        output: None, or the dtype of the result.
-        order: as in `map_coordinates`, and so are the rest.
-        mode: likewise.
-        cval: likewise.
-        prefilter: likewise.
 
     Returns:
         Array of `output_shape`, of the float or complex dtype of `input`, or of that of `output`.
@@ -424,6 +429,7 @@ def affine_transform(
 
 
 @for_tensors(reference.shift)
+@_splines
 def shift(
     input: Any,
     shift: Any,
@@ -438,11 +444,6 @@ def shift(
     Args:
         input: image of n axes.
         shift: one number, or one for each axis: element i becomes what was at i - shift.
-        output: None, or the dtype of the result.
-        order: as in `map_coordinates`, and so are the rest.
-        mode: likewise.
-        cval: likewise.
-        prefilter: likewise.
 
     Returns:
         Array of the shape and the float or complex dtype of `input`, or of the dtype `output`.
@@ -471,6 +472,7 @@ def shift(
 
 
 @for_tensors(reference.zoom)
+@_splines
 def zoom(
     input: Any,
     zoom: Any,
@@ -487,11 +489,6 @@ def zoom(
     Args:
         input: image of n axes.
         zoom: factors of the lengths of axes, one or n: they choose a shape, and have no derivative.
-        output: None, or the dtype of the result.
-        order: as in `map_coordinates`, and so are the rest.
-        mode: likewise.
-        cval: likewise.
-        prefilter: likewise.
         grid_mode: whether elements are cells that fill the image, otherwise points with two at its ends.
 
     Returns:
