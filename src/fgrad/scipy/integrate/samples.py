@@ -9,6 +9,7 @@ import numpy as np
 
 from fgrad import numpy as fnp
 from fgrad.core.aval import with_dtype
+from fgrad.docstrings import completes
 
 
 def _sampled(y: Any, x: Any, dx: Any, axis: int) -> tuple[Any, Any]:
@@ -26,14 +27,24 @@ def _sampled(y: Any, x: Any, dx: Any, axis: int) -> tuple[Any, Any]:
     return y, fnp.diff(x, axis=-1)
 
 
+def _trapezoids(y: Any, h: Any) -> Any:
+    """Return the integrals between neighbouring samples, with straight lines between them."""
+    return h * (y[..., 1:] + y[..., :-1]) / 2.0
+
+
+_samples = completes(
+    {
+        "y": "samples.",
+        "x": "their coordinates, of one dimension or of the shape of `y`; None: `dx` apart.",
+        "dx": "distance between samples.",
+        "axis": "along which.",
+    }
+)
+
+
+@_samples
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """Return the integral of samples by the trapezoidal rule.
-
-    Args:
-        y: samples.
-        x: their coordinates, of one dimension or of the shape of `y`; None: `dx` apart.
-        dx: distance between samples.
-        axis: along which.
 
     Returns:
         Array of the shape of `y` without the axis; floats or complex numbers, integers give float64.
@@ -50,19 +61,16 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """
     y, h = _sampled(y, x, dx, axis)
     h = dx if x is None else h  # a number leaves samples their precision
-    return fnp.sum(h * (y[..., 1:] + y[..., :-1]) / 2.0, axis=-1)
+    return fnp.sum(_trapezoids(y, h), axis=-1)
 
 
+@_samples
 def cumulative_trapezoid(
     y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: float | None = None
 ) -> Any:
     """Return the running integral of samples by the trapezoidal rule, one value less than samples.
 
     Args:
-        y: samples.
-        x: as in `trapezoid`.
-        dx: as in `trapezoid`.
-        axis: along which.
         initial: None, or 0 for a first value.
 
     Returns:
@@ -83,7 +91,7 @@ def cumulative_trapezoid(
         raise ValueError(f"initial must be None or 0, not {initial!r}")
     y, h = _sampled(y, x, dx, axis)
     h = dx if x is None else h
-    return _running(h * (y[..., 1:] + y[..., :-1]) / 2.0, initial, axis)
+    return _running(_trapezoids(y, h), initial, axis)
 
 
 def _running(parts: Any, initial: Any, axis: int) -> Any:
@@ -94,14 +102,9 @@ def _running(parts: Any, initial: Any, axis: int) -> Any:
     return fnp.moveaxis(total, -1, axis)
 
 
+@_samples
 def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
     """Return the integral of samples by Simpson's rule; of an even number with a correction at the end.
-
-    Args:
-        y: samples.
-        x: as in `trapezoid`.
-        dx: as in `trapezoid`.
-        axis: along which.
 
     Returns:
         Array of the shape of `y` without the axis; float64 or complex128, of single precision where `y` and
@@ -124,7 +127,7 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
     y, h = _sampled(y, x, dx, axis)
     n = y.shape[-1]
     if n < 3:
-        return fnp.sum(h * (y[..., 1:] + y[..., :-1]) / 2.0, axis=-1)
+        return fnp.sum(_trapezoids(y, h), axis=-1)
     odd = n if n % 2 else n - 1
     h0, h1 = h[..., 0 : odd - 1 : 2], h[..., 1 : odd - 1 : 2]
     y0, y1, y2 = y[..., 0 : odd - 2 : 2], y[..., 1 : odd - 1 : 2], y[..., 2:odd:2]
@@ -139,14 +142,11 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
     return total + last + middle - h1**3 / (6 * h0 * (h0 + h1)) * y[..., -3]
 
 
+@_samples
 def cumulative_simpson(y: Any, *, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: Any = None) -> Any:
     """Return the running integral of samples by Simpson's rule, one value less than samples.
 
     Args:
-        y: samples.
-        x: as in `trapezoid`.
-        dx: as in `trapezoid`.
-        axis: along which.
         initial: None, or a first value, which is added to all others.
 
     Returns:
@@ -169,7 +169,7 @@ def cumulative_simpson(y: Any, *, x: Any = None, dx: Any = 1.0, axis: int = -1, 
     y, h = _sampled(y, x, dx, axis)
     n = y.shape[-1]
     if n < 3:
-        return _running(h * (y[..., 1:] + y[..., :-1]) / 2.0, initial, axis)
+        return _running(_trapezoids(y, h), initial, axis)
     h = fnp.broadcast_to(h, (*y.shape[:-1], n - 1))
     ahead = _first_parts(y, h)  # of each interval, with the sample after it
     behind = _first_parts(y[..., ::-1], h[..., ::-1])[..., ::-1]  # with the one before it
