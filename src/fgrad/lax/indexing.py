@@ -14,6 +14,7 @@ import numpy as np
 from fgrad import numpy as fnp
 from fgrad.core.primitive import MEDIUM
 from fgrad.core.tensor import Tensor, is_traced
+from fgrad.docstrings import completes
 from fgrad.numpy.arrays import known
 
 FEW = 4  # times as many elements as are asked for, at least, are not sorted
@@ -141,20 +142,30 @@ def take_along_axis(
     return fnp.where(_is_outside(i, n), missing(x.dtype) if fill_value is None else fill_value, found)
 
 
+_INTEGER = "an integer, from the end where it is negative; it is moved, so that the part lies inside."
+_PART = {
+    "x": "array.",
+    "update": "the part.",
+    "starts": f"for each axis {_INTEGER}",
+    "start": _INTEGER,
+    "index": _INTEGER,
+    "axis": "the axis.",
+}
+_part_of = completes(_PART, Returns="Tensor of the dtype of `x`.", Derivative="That of the slice.")
+_updated = completes(
+    _PART, Returns="Tensor of the shape and dtype of `x`.", Derivative="That of the assignment."
+)
+
+
+@_part_of
 def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> Any:
     """Return a part of an array, of a size that is known, from a place that need not be.
 
     Args:
-        x: array.
-        starts: for each axis an integer, from the end where it is negative; it is moved, so that the part
-            lies inside.
         sizes: the shape of the part.
 
     Returns:
         Tensor of this shape and of the dtype of `x`.
-
-    Derivative:
-        That of the slice.
 
     Example:
         >>> fg.jit(lambda i: dynamic_slice(np.arange(5), [i], [2]))(2)
@@ -163,20 +174,12 @@ def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> Any:
     return fnp.asarray(x)[_part(x, starts, sizes)]
 
 
+@_part_of
 def dynamic_slice_in_dim(x: Any, start: Any, size: int, axis: int = 0) -> Any:
     """Return a part of an array along one axis, of a size that is known, from a place that need not be.
 
     Args:
-        x: array.
-        start: an integer, as in `dynamic_slice`.
         size: the length of the part.
-        axis: the axis.
-
-    Returns:
-        Tensor of the dtype of `x`.
-
-    Derivative:
-        That of the slice.
 
     Example:
         >>> fg.jit(lambda i: dynamic_slice_in_dim(np.eye(3), i, 1))(2)
@@ -187,20 +190,12 @@ def dynamic_slice_in_dim(x: Any, start: Any, size: int, axis: int = 0) -> Any:
     return dynamic_slice(x, starts, sizes)
 
 
+@_part_of
 def dynamic_index_in_dim(x: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Any:
     """Return one place along an axis, which need not be known.
 
     Args:
-        x: array.
-        index: an integer, as in `dynamic_slice`.
-        axis: the axis.
         keepdims: whether the axis stays with length one.
-
-    Returns:
-        Tensor of the dtype of `x`.
-
-    Derivative:
-        That of the index.
 
     Example:
         >>> fg.jit(lambda i: dynamic_index_in_dim(np.eye(3), i, keepdims=False))(2)
@@ -210,19 +205,9 @@ def dynamic_index_in_dim(x: Any, index: Any, axis: int = 0, keepdims: bool = Tru
     return found if keepdims else fnp.squeeze(found, axis)
 
 
+@_updated
 def dynamic_update_slice(x: Any, update: Any, starts: Sequence[Any]) -> Any:
     """Return a copy of an array with another part, at a place that need not be known.
-
-    Args:
-        x: array.
-        update: the part.
-        starts: as in `dynamic_slice`.
-
-    Returns:
-        Tensor of the shape and dtype of `x`.
-
-    Derivative:
-        That of the assignment.
 
     Example:
         >>> fg.jit(lambda i: dynamic_update_slice(np.zeros(4), np.ones(2), [i]))(9)
@@ -233,20 +218,9 @@ def dynamic_update_slice(x: Any, update: Any, starts: Sequence[Any]) -> Any:
     return new
 
 
+@_updated
 def dynamic_update_slice_in_dim(x: Any, update: Any, start: Any, axis: int = 0) -> Any:
     """Return a copy of an array with another part along one axis, at a place that need not be known.
-
-    Args:
-        x: array.
-        update: the part.
-        start: an integer, as in `dynamic_slice`.
-        axis: the axis.
-
-    Returns:
-        Tensor of the shape and dtype of `x`.
-
-    Derivative:
-        That of the assignment.
 
     Example:
         >>> fg.jit(lambda i: dynamic_update_slice_in_dim(np.zeros(4), np.ones(2), i))(9)
@@ -257,20 +231,12 @@ def dynamic_update_slice_in_dim(x: Any, update: Any, start: Any, axis: int = 0) 
     return dynamic_update_slice(x, update, starts)
 
 
+@_updated
 def dynamic_update_index_in_dim(x: Any, update: Any, index: Any, axis: int = 0) -> Any:
     """Return a copy of an array with another place along an axis, which need not be known.
 
     Args:
-        x: array.
         update: what is there, with the axis or without it.
-        index: an integer, as in `dynamic_slice`.
-        axis: the axis.
-
-    Returns:
-        Tensor of the shape and dtype of `x`.
-
-    Derivative:
-        That of the assignment.
 
     Example:
         >>> fg.jit(lambda i: dynamic_update_index_in_dim(np.zeros((2, 2)), np.ones(2), i))(1)
