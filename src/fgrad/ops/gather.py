@@ -348,16 +348,10 @@ def _moved(x: Any, start: int, stop: int) -> Any:
     return transpose(x, tuple(axes))
 
 
-def _block_to(x: Any, pre: int, rank: int) -> Any:
+def _swapped(x: Any, pre: int, rank: int) -> Any:
     """Move the `rank` axes after the first to stand behind the `pre` axes that follow them."""
     n = len(x.shape)
     order = (0, *range(1 + rank, 1 + rank + pre), *range(1, 1 + rank), *range(1 + rank + pre, n))
-    return transpose(x, order)
-
-
-def _block_from(x: Any, pre: int, rank: int) -> Any:
-    n = len(x.shape)
-    order = (0, *range(1 + pre, 1 + pre + rank), *range(1, 1 + pre), *range(1 + pre + rank, n))
     return transpose(x, order)
 
 
@@ -381,7 +375,7 @@ def _batch_gather(
             )
         x = broadcast_to(x, (n, *x.shape))
     index, full = _batched_index(mapped[1:], arrays, template, n)
-    return _block_to(bind("gather", x, *full, template=index, unique=unique), pre, rank)
+    return _swapped(bind("gather", x, *full, template=index, unique=unique), pre, rank)
 
 
 def _batch_scatter_add(
@@ -394,7 +388,7 @@ def _batch_scatter_add(
     pre, rank = layout(shape, examples, template)
     unique = unique or rank == 0
     index, full = _batched_index(mapped[1:], arrays, template, n)
-    ct = _block_from(ct, pre, rank)
+    ct = _swapped(ct, rank, pre)
     return bind("scatter_add", ct, *full, template=index, shape=(n, *shape), unique=unique)
 
 
@@ -451,7 +445,7 @@ def _batch_put(mapped: tuple[bool, ...], x: Any, value: Any, *arrays: Any, templ
         value = reshape(value, given[len(given) - len(place) :])
     index, full = _batched_index(mapped[2:], arrays, template, n)
     full_value = broadcast_to(value if hasattr(value, "shape") else np.asarray(value), (n, *place))
-    return bind("put", x, _block_from(full_value, pre, rank), *full, template=index)
+    return bind("put", x, _swapped(full_value, rank, pre), *full, template=index)
 
 
 def _batch_winners(mapped: tuple[bool, ...], *arrays: Any, template: Index, shape: Shape) -> Any:
@@ -459,7 +453,7 @@ def _batch_winners(mapped: tuple[bool, ...], *arrays: Any, template: Index, shap
     examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped, strict=True)]
     pre, rank = layout(shape, examples, template)
     index, full = _batched_index(mapped, arrays, template, n)
-    return _block_to(bind("winners", *full, template=index, shape=(n, *shape)), pre, rank)
+    return _swapped(bind("winners", *full, template=index, shape=(n, *shape)), pre, rank)
 
 
 declare(

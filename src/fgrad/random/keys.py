@@ -118,8 +118,8 @@ def is_key(x: Any) -> bool:
     return isinstance(x, np.ndarray | Tensor) and x.dtype == WORD and tuple(x.shape) == (2,)
 
 
-def checked(key: Any) -> Any:
-    """Return `key`.
+def checked(key: Any, maker: str = "fgrad.random.key(seed)") -> Any:
+    """Return `key`; a message says that `maker` makes one.
 
     Raises:
         TypeError: it is none.
@@ -127,8 +127,7 @@ def checked(key: Any) -> Any:
     if not is_key(key):
         given = f"{key.dtype} of shape {tuple(key.shape)}" if hasattr(key, "dtype") else repr(key)
         raise TypeError(
-            f"a key is two words of uint32, as fgrad.random.key(seed) makes it, not {given}; "
-            "use vmap for an array of keys"
+            f"a key is two words of uint32, as {maker} makes it, not {given}; use vmap for an array of keys"
         )
     return key
 

@@ -21,7 +21,7 @@ from fgrad.core.aval import broadcasts
 from fgrad.core.dispatch import bind
 from fgrad.core.tensor import Tensor, is_traced
 from fgrad.ops.linear import convert
-from fgrad.random.keys import is_key
+from fgrad.random.keys import checked
 from fgrad.transforms.vmap import vmap
 
 __all__ = [
@@ -132,12 +132,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> Any:
 
 
 def _checked(key: Any) -> Any:
-    if not is_key(key):
-        given = f"{key.dtype} of shape {tuple(key.shape)}" if hasattr(key, "dtype") else repr(key)
-        raise TypeError(
-            f"a key is two words of uint32, as PRNGKey makes it, not {given}; use vmap for an array of keys"
-        )
-    return key
+    return checked(key, "PRNGKey")
 
 
 def _lengths(shape: Any) -> tuple[int, ...]:

@@ -133,18 +133,19 @@ class _Graph:
 
 def of_stars(pattern: Any) -> Any:
     """Return colours of the rows and columns of a symmetric matrix: any two of them meet in stars only."""
-    graph = _Graph(pattern)
-    if not graph.low.size:
-        return np.zeros(graph.count, np.int64)
-    return _best(graph.orders(), partial(kernels.stars, *graph.parts), 2)
+    return _of_graph(kernels.stars, pattern)
 
 
 def of_trees(pattern: Any) -> Any:
     """Return colours of the rows and columns of a symmetric matrix: any two of them meet in trees only."""
+    return _of_graph(kernels.trees, pattern)
+
+
+def _of_graph(colour: Callable[..., Any], pattern: Any) -> Any:
     graph = _Graph(pattern)
     if not graph.low.size:
         return np.zeros(graph.count, np.int64)
-    return _best(graph.orders(), partial(kernels.trees, *graph.parts), 2)
+    return _best(graph.orders(), partial(colour, *graph.parts), 2)
 
 
 def of_both(pattern: Any, best: Colouring, fewer: int) -> Colouring:

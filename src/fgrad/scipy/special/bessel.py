@@ -12,6 +12,7 @@ from scipy import special
 from fgrad.core.dispatch import bind
 from fgrad.core.primitive import Written
 from fgrad.extend.engine import Expr, as_value, call, equal, fn, where
+from fgrad.scipy.special.formulas import polynomial
 from fgrad.scipy.special.primitives import Row, declare, either
 
 
@@ -35,17 +36,9 @@ def _rising(x: Expr) -> Expr:
     return fn.sqrt(fn.maximum(x, 0))
 
 
-def _sum_of_powers(terms: Sequence[float], t: Expr) -> Any:
-    """Return the sum over k of terms[k] t**k, by Horner's rule."""
-    total: Any = terms[-1]
-    for c in reversed(terms[:-1]):
-        total = total * t + c
-    return total
-
-
 def _quartic(terms: Sequence[float], x: Expr) -> Any:
     """Return the sum over k of terms[k] (x / 2)**(4 k)."""
-    return _sum_of_powers(terms, x * x * x * x / 16)
+    return polynomial(terms, x * x * x * x / 16)
 
 
 # of ber'(x) / x**3 and bei'(x) / x at zero: 10.65.1, to the last bit for |x| < 1
@@ -68,7 +61,7 @@ _ABOUT_ONE = [1 / 4 / math.factorial(k + 1) ** 2 for k in range(9)]
 
 
 def _about_one(value: Callable[[Expr], Expr], sign: int, t: Expr) -> Expr:
-    near = lambda t: t * _sum_of_powers(_ABOUT_ONE, sign * t * t / 4)
+    near = lambda t: t * polynomial(_ABOUT_ONE, sign * t * t / 4)
     return either(fn.fabs(t) < 1, t, near, lambda t: sign * (value(t) - 1) / t, inside=0.5, outside=2.0)
 
 
@@ -91,7 +84,7 @@ _ODD_FACTORIALS = [2 / math.pi / math.prod(range(1, 2 * k + 2, 2)) ** 2 for k in
 def _struve0_over(x: Expr, sign: int) -> Expr:
     """Return the function of order zero over x, which is entire."""
     value = call("struve" if sign < 0 else "modstruve")
-    near = lambda x: _sum_of_powers(_ODD_FACTORIALS, sign * (x * x))
+    near = lambda x: polynomial(_ODD_FACTORIALS, sign * (x * x))
     return either(fn.fabs(x) < 1, x, near, lambda x: value(0, x) / x, inside=0.5, outside=2.0)
 
 
@@ -102,14 +95,14 @@ _I1_SERIES = [1 / 2 / math.factorial(k) / math.factorial(k + 1) for k in range(1
 
 def _i1_share(x: Expr) -> Expr:
     """Return I_1(x) / (x I_0(x)), which neither overflows nor has a kink at zero."""
-    near = lambda x: _sum_of_powers(_I1_SERIES, x * x / 4) / _sum_of_powers(_I0_SERIES, x * x / 4)
+    near = lambda x: polynomial(_I1_SERIES, x * x / 4) / polynomial(_I0_SERIES, x * x / 4)
     far = lambda x: fn.i1e(x) / (fn.i0e(x) * x)
     return either(fn.fabs(x) < 1, x, near, far, inside=0.5, outside=2.0)
 
 
 def _j1_over(x: Expr) -> Expr:
     """Return J_1(x) / x, which is entire."""
-    near = lambda x: _sum_of_powers(_I1_SERIES, -(x * x) / 4)
+    near = lambda x: polynomial(_I1_SERIES, -(x * x) / 4)
     return either(fn.fabs(x) < 1, x, near, lambda x: fn.j1(x) / x, inside=0.5, outside=2.0)
 
 

@@ -151,7 +151,7 @@ END = (
 
 
 def polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
-    """Return the sum of `coefficients[k] x**k`."""
+    """Return the sum of `coefficients[k] x**k`, by Horner's rule."""
     total: Any = coefficients[-1]
     for c in reversed(coefficients[:-1]):
         total = total * x + c
