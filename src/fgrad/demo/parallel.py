@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from fgrad.demo import report, run
+from fgrad.demo import run
 from fgrad.demo.styles import Array, Params, Style, functional, imperative, loss
 from fgrad.distributed import World, data_parallel, make_allreduce_cb, world
 
@@ -37,11 +37,7 @@ def main(epochs: int, seed: int) -> int:
     apart = run.disagreement([o.loss for o in outcomes.values()])
     agree = apart <= run.TOLERANCE  # False for NaN
     if here.rank == 0:
-        rows = [["style", "loss", "held-out accuracy", "microseconds per step"]]
-        rows += [
-            [n, f"{o.loss:.12f}", f"{o.accuracy:.4f}", f"{o.microseconds:.0f}"] for n, o in outcomes.items()
-        ]
-        print(f"{run.ABOUT}\n\n{report.table(rows)}\n\n{run.COLUMNS}\n")
+        print(f"{run.ABOUT}\n\n{run.table(outcomes)}\n\n{run.COLUMNS}\n")
         print(f"{here.size} ranks share every batch of {run.BATCH} examples.")
         print(f"The losses {'agree to rounding' if agree else 'DISAGREE'}: {apart:.1e} apart, relatively.")
     return 0 if agree else 1

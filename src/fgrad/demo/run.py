@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean, median
@@ -78,15 +79,20 @@ def disagreement(losses: list[float]) -> float:
     return float(np.ptp(losses) / abs(losses[0]))
 
 
+def table(outcomes: Mapping[str, Outcome]) -> str:
+    """Return what came of each style, in columns."""
+    rows = [["style", "loss", "held-out accuracy", "microseconds per step"]]
+    rows += [[n, f"{o.loss:.12f}", f"{o.accuracy:.4f}", f"{o.microseconds:.0f}"] for n, o in outcomes.items()]
+    return report.table(rows)
+
+
 def main(epochs: int, seed: int) -> int:
     """Train in all styles and print what came of it; return 0 if their losses agree to rounding, else 1."""
     print(ABOUT)
     outcomes = {name: train(style, name, epochs, seed) for name, style in STYLES.items()}
     first = next(iter(outcomes.values()))
     apart = disagreement([o.loss for o in outcomes.values()])
-    rows = [["style", "loss", "held-out accuracy", "microseconds per step"]]
-    rows += [[n, f"{o.loss:.12f}", f"{o.accuracy:.4f}", f"{o.microseconds:.0f}"] for n, o in outcomes.items()]
-    print(f"\n{report.table(rows)}\n\n{COLUMNS}\n")
+    print(f"\n{table(outcomes)}\n\n{COLUMNS}\n")
     print(report.curve({"o": first.held_out, "*": first.training}))
     print(f"{'':9} epochs 1 to {epochs}; cross-entropy of training (*) and held-out (o) examples\n")
     agree = apart <= TOLERANCE  # False for NaN

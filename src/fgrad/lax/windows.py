@@ -13,7 +13,7 @@ from fgrad.docstrings import completes
 from fgrad.lax.indexing import pad
 from fgrad.nn.convolution import conv
 from fgrad.nn.geometry import pads
-from fgrad.ops.windows import spread
+from fgrad.ops.windows import at_place, spread
 
 Sides = list[tuple[int, int]]
 _BATCH_AND_CHANNELS = ("NC", "OI", "NC")  # of the image, the kernel and the result
@@ -328,10 +328,8 @@ def reduce_window(
     window = list(map(spread, window_dimensions, gaps))
     sides = padtype_to_pads(x.shape, window, steps, padding) if isinstance(padding, str) else padding
     x = pad(x, init, [(int(low), int(high), d - 1) for (low, high), d in zip(sides, between, strict=True)])
-    counts = [(n - k) // s + 1 for n, k, s in zip(x.shape, window, steps, strict=True)]
+    counts = tuple([(n - k) // s + 1 for n, k, s in zip(x.shape, window, steps, strict=True)])
     total = fnp.array(fnp.broadcast_to(init, counts))
     for place in np.ndindex(*window_dimensions):
-        starts = [i * d for i, d in zip(place, gaps, strict=True)]
-        ends = [start + (c - 1) * s + 1 for start, c, s in zip(starts, counts, steps, strict=True)]
-        total = computation(total, x[tuple(map(slice, starts, ends, steps))])
+        total = computation(total, x[at_place(place, counts, steps, gaps)])
     return total

@@ -18,7 +18,7 @@ from fgrad.core.primitive import LARGE, Written, by_argument, declare
 from fgrad.core.stored import Stored, are_steps, is_shape
 from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.linear import batch_in_front, linear
-from fgrad.ops.windows import Geometry, Pads, Steps, are_pads, framed, padded, padded_size
+from fgrad.ops.windows import Geometry, Pads, Steps, are_pads, at_place, framed, padded, padded_size
 
 
 def _count(space: Shape, window: Steps, stride: Steps, padding: Pads) -> Shape:
@@ -43,10 +43,7 @@ def _cuts(padding: Pads) -> bool:
 def _slices(window: Steps, stride: Steps, count: Shape) -> Iterator[tuple[Any, ...]]:
     """Yield for every place in a window the index of the elements that stand there, one a window."""
     for offset in itertools.product(*map(range, window)):
-        yield (
-            ...,
-            *(slice(o, o + (n - 1) * s + 1, s) for o, n, s in zip(offset, count, stride, strict=True)),
-        )
+        yield (..., *at_place(offset, count, stride, (1,) * len(window)))
 
 
 def _suits(x: Any, window: Steps) -> bool:

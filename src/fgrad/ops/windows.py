@@ -93,6 +93,13 @@ def padded(x: Any, padding: Pads, input_dilation: Steps, value: float = 0.0) -> 
     return out
 
 
+def at_place(place: Sequence[int], count: Shape, stride: Steps, dilation: Steps) -> tuple[slice, ...]:
+    """Return which elements stand at one place of every window, of which there are `count`."""
+    starts = [i * d for i, d in zip(place, dilation, strict=True)]
+    ends = [start + (n - 1) * s + 1 for start, n, s in zip(starts, count, stride, strict=True)]
+    return tuple(map(slice, starts, ends, stride))
+
+
 def framed(space: Shape, padding: Pads, input_dilation: Steps) -> tuple[Shape, Any, Any]:
     """Return the space with padding, where in it the elements stand that it has, and which these are."""
     full, there, here = [], [], []
@@ -277,9 +284,7 @@ def _written(x: Any, w: Any, **params: Any) -> Any:
     if k <= _FEW:
         parts = []
         for offset in np.ndindex(*window):
-            starts = [o * d for o, d in zip(offset, dilation, strict=True)]
-            ends = [b + (m - 1) * s + 1 for b, m, s in zip(starts, count, stride, strict=True)]
-            part = bind("slice", x, index=(..., *map(slice, starts, ends, stride)))
+            part = bind("slice", x, index=(..., *at_place(offset, count, stride, dilation)))
             parts.append(reshape(part, (*lead, 1, p)))
         columns = bind("concatenate", *parts, axis=2) if k > 1 else parts[0]
     else:

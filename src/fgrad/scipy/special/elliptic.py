@@ -57,17 +57,27 @@ def _run_carlson(*xs: Any, powers: tuple[float, ...]) -> Any:
 
 def _trapezoidal(xs: list[Any], powers: tuple[float, ...]) -> Any:
     """Return the integrals for the elements of `xs`."""
+    at_zero, start, length = _range(xs, powers)
+    t = np.exp(start + STEP * near(start).arange(math.ceil(float(length) / STEP) + 1)[:, None])
+    integral = np.where(at_zero >= 1, np.inf, np.sum(_term(xs, powers, t), axis=0))
+    return np.where(functools.reduce(np.minimum, xs) < 0, np.nan, integral)
+
+
+def _range(xs: list[Any], powers: tuple[float, ...]) -> tuple[Any, Any, Any]:
+    """Return p where integrands begin like t**-p, the least log(t) that counts, and how far they all go."""
     positive = [np.where(x > 0, x, np.nan) for x in xs]
-    at_zero = sum(p * (x == 0) for x, p in zip(xs, powers, strict=True))  # it begins like t**-at_zero
+    at_zero: Any = sum(p * (x == 0) for x, p in zip(xs, powers, strict=True))
     start = np.log(functools.reduce(np.fmin, positive)) - TAIL / (1 - np.minimum(at_zero, 0.75))
     stop = np.log(functools.reduce(np.fmax, positive)) + TAIL / (sum(powers) - 1)
-    length = float(np.max(np.where(np.isfinite(stop - start), stop - start, 0.0)))
-    t = np.exp(start + STEP * near(start).arange(math.ceil(length / STEP) + 1)[:, None])
-    total = STEP * t
+    return at_zero, start, np.max(np.where(np.isfinite(stop - start), stop - start, 0.0))
+
+
+def _term(xs: list[Any], powers: tuple[float, ...], t: Any) -> Any:
+    """Return what the rule adds up."""
+    term = STEP * t
     for x, p in zip(xs, powers, strict=True):
-        total = total * (t + x) ** -p
-    integral = np.where(at_zero >= 1, np.inf, np.sum(total, axis=0))
-    return np.where(functools.reduce(np.minimum, xs) < 0, np.nan, integral)
+        term = term * (t + x) ** -p
+    return term
 
 
 def _written_carlson(*xs: Any, powers: tuple[float, ...]) -> Any:
@@ -75,19 +85,11 @@ def _written_carlson(*xs: Any, powers: tuple[float, ...]) -> Any:
     kind = np.result_type(*(x.dtype for x in xs))
     shape = np.broadcast_shapes(*(x.shape for x in xs))
     wide = [np.broadcast_to(convert(x, np.dtype(float)), shape) for x in xs]
-    positive = [np.where(x > 0, x, np.nan) for x in wide]
-    at_zero: Any = sum(p * (x == 0) for x, p in zip(wide, powers, strict=True))
-    start = np.log(functools.reduce(np.fmin, positive)) - TAIL / (1 - np.minimum(at_zero, 0.75))
-    stop = np.log(functools.reduce(np.fmax, positive)) + TAIL / (sum(powers) - 1)
-    length = np.max(np.where(np.isfinite(stop - start), stop - start, 0.0))
+    at_zero, start, length = _range(wide, powers)
 
     def step(state: Any) -> Any:
         k, total = state
-        t = np.exp(start + STEP * k)
-        term = STEP * t
-        for x, p in zip(wide, powers, strict=True):
-            term = term * (t + x) ** -p
-        return k + 1.0, total + term
+        return k + 1.0, total + _term(wide, powers, np.exp(start + STEP * k))
 
     count = np.ceil(length / STEP) + 1
     _, total = engine.while_loop(lambda state: state[0] < count, step, (0.0, np.zeros(shape)))
@@ -212,9 +214,7 @@ def _run_moment(phi: Any, m: Any, *, powers: tuple[float, float]) -> Any:
     kind = np.result_type(phi.dtype, m.dtype)
     phi, m = phi.astype(float), m.astype(float)
     orders = (0.5, p, k + 1 - p)
-    half = np.rint(phi / math.pi)
-    rest = phi - math.pi * half
-    s, c = np.sin(rest), np.cos(rest)
+    half, s, c = _half_turns(phi)
     found = s * (s * s) ** k / 2 * _run_carlson(c * c, 1 - m * s * s, 1.0, powers=orders)
     if half.__class__ is DeviceArray or np.any(half != 0):  # nothing is read from a device
         zero = np.zeros_like(found)
@@ -222,14 +222,19 @@ def _run_moment(phi: Any, m: Any, *, powers: tuple[float, float]) -> Any:
     return found.astype(kind)
 
 
+def _half_turns(phi: Any) -> tuple[Any, Any, Any]:
+    """Return the number of half turns in an angle, and sine and cosine of the rest."""
+    half = np.rint(phi / math.pi)
+    rest = phi - math.pi * half
+    return half, np.sin(rest), np.cos(rest)
+
+
 def _written_moment(phi: Any, m: Any, *, powers: tuple[float, float]) -> Any:
     k, p = powers
     kind = np.result_type(phi.dtype, m.dtype)
     phi, m = convert(phi, np.dtype(float)), convert(m, np.dtype(float))
     orders = (0.5, p, k + 1 - p)
-    half = np.rint(phi / math.pi)
-    rest = phi - math.pi * half
-    s, c = np.sin(rest), np.cos(rest)
+    half, s, c = _half_turns(phi)
     one = np.ones(())
     found = s * (s * s) ** k / 2 * _written_carlson(c * c, 1 - m * s * s, one, powers=orders)
     whole = _written_carlson(np.zeros(m.shape), 1 - m, one, powers=orders)
