@@ -430,6 +430,7 @@ TOGETHER = {
     "where": lambda np, x, y: np.where(MASK[0], x, y),
     "select": lambda np, x, y: np.select([MASK[0]], [x], y),
     "choose": lambda np, x, y: np.choose([0, 1, 0, 1], [x, y]),
+    "clip(y, y, dtype)": lambda np, x, y: np.clip(x, y, y, dtype="F"),
     "clip(y, None)": lambda np, x, y: np.clip(x, y, None),
     "clip(None, y)": lambda np, x, y: np.clip(x, None, y),
     "concatenate": lambda np, x, y: np.concatenate([np.atleast_1d(x), np.atleast_1d(y)]),

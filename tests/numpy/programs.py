@@ -298,6 +298,7 @@ SHAPES = {
     "ravel": Program(lambda np, x: np.ravel(x), (R(2, 3),)),
     "ravel-order": Program(lambda np, x: np.ravel(x, order="F"), (R(2, 3),)),
     "transpose": Program(lambda np, x: np.transpose(x), (R(2, 3),)),
+    "transpose-axis": Program(lambda np, x: np.transpose(x, 0), (R(3),)),
     "transpose-axes": Program(lambda np, x: np.transpose(x, (1, 2, 0)), (R(2, 3, 4),)),
     "permute_dims": Program(lambda np, x: np.permute_dims(x, (1, 0)), (R(2, 3),)),
     "matrix_transpose": Program(lambda np, x: np.matrix_transpose(x), (R(2, 2, 3),)),

@@ -26,6 +26,7 @@ OPERANDS: dict[str, Any] = {
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "allclose": np.allclose,
     "allclose, equal NaN": lambda x, y: np.allclose(x, y, equal_nan=True),
+    "allclose, tolerances": lambda x, y: np.allclose(x, y, np.isfinite(x) * 0.3, np.isnan(y) + 0.1),
     "array_equal": np.array_equal,
     "array_equal, equal NaN": lambda x, y: np.array_equal(x, y, equal_nan=True),
     "array_equiv": np.array_equiv,

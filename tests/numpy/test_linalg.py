@@ -196,6 +196,7 @@ CASES = [
     *(case("matrix_rank", f"{k}", x, 0) for k, x in {"vector": V, "zeros": 0 * V, "0-d": S, "tall": M.T,
         "empty": E}.items()),
     case("matrix_rank", "tol of each", (STACK, np.array([0.1, 2.0])), 0),
+    case("matrix_rank", "tolerances of one", (A, np.array([[0.1, 0.5, 3.0]])), 0),
     case("matrix_rank", "both tolerances", (A, 0.1), 0, rtol=0.1),
     # products
     *calls("matmul", {"matrices": (M, A), "stack": (STACK, B), "vector": (M, V[:3]), "0-d": (M, S)}),

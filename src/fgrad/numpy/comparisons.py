@@ -8,7 +8,7 @@ import numpy as np
 
 from fgrad.core.dispatch import bind, unary
 from fgrad.core.tensor import Tensor
-from fgrad.numpy.arrays import known, together
+from fgrad.numpy.arrays import known, operands, together
 from fgrad.numpy.reductions import all as _all
 from fgrad.numpy.registry import implements
 from fgrad.ops import linear
@@ -56,9 +56,10 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
         True
     """
     x, y = together(a, b)
-    if known(x) is None or known(y) is None:
+    u, v, relative, absolute = (known(z) for z in (x, y, *operands(rtol, atol)))
+    if any(z is None for z in (u, v, relative, absolute)):
         return cast("bool", _all(isclose(x, y, rtol, atol, equal_nan)))
-    return bool(np.allclose(known(x), known(y), rtol, atol, equal_nan))
+    return bool(np.allclose(u, v, relative, absolute, equal_nan))
 
 
 @implements(np.array_equal)

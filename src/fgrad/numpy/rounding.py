@@ -60,7 +60,10 @@ def clip(
             y,
             promoted(y, *(x for x in (_limit(low, y.dtype, -1), _limit(high, y.dtype, 1)) if x is not None)),
         )
-    y = y if dtype is None else linear.convert(y, np.dtype(dtype))
+    if dtype is not None:
+        y, low, high = (
+            x if x is None else linear.convert(as_value(x), np.dtype(dtype)) for x in (y, low, high)
+        )
     low, high = _limit(low, y.dtype, -1), _limit(high, y.dtype, 1)
     if low is None and high is None:
         y = bind("positive", y)

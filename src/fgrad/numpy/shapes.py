@@ -156,8 +156,9 @@ def transpose(a: Any, axes: Any = None) -> Any:
     n = len(a.shape)
     if axes is None:
         return transposed(a, tuple(range(n - 1, -1, -1)))
+    axes = tuple(axes) if np.iterable(axes) else (axes,)
     if len(axes) != n:
-        raise ValueError(f"axes don't match array: {tuple(axes)} for {n} axes")
+        raise ValueError(f"axes don't match array: {axes} for {n} axes")
     return transposed(a, normalize_axis_tuple(axes, n))
 
 

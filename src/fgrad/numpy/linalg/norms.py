@@ -11,6 +11,7 @@ from numpy.linalg import LinAlgError
 
 from fgrad.core.dispatch import bind, unary
 from fgrad.core.tensor import Tensor, is_abstract, is_traced
+from fgrad.core.views import unordered
 from fgrad.numpy import shapes
 from fgrad.numpy.arrays import as_value, next_to
 from fgrad.numpy.indexing import stop_gradient
@@ -259,4 +260,5 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
         top = extremum("max", s, (len(s.shape) - 1,))
         tol = ratio * top
     limit = next_to(tol, s)
-    return bind("sum", bind("greater", s, linear.reshape(limit, (*limit.shape, 1))), axes=(len(s.shape) - 1,))
+    found = bind("greater", s, linear.reshape(limit, (*limit.shape, 1)))
+    return unordered(bind("sum", found, axes=(len(found.shape) - 1,)), limit)
