@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import array
+import builtins
 import collections
 import configparser
 import contextvars
@@ -23,10 +24,12 @@ import sys
 import threading
 import time
 import types
+import warnings
 import weakref
 
 import numpy as np
 import pytest
+import scipy.interpolate
 import scipy.sparse
 import scipy.stats
 from tests.helpers import close, exactly
@@ -563,7 +566,60 @@ def of_other_classes():
     yield "an attribute of an integer", lambda x: x * whole.factor, put(whole, "factor", 5.0)
     row = np.zeros(3).view(Annotated)
     row.factor = 2.0
-    yield "an attribute of an array", lambda x: x * row.factor, lambda: setattr(row, "factor", 5.0)
+    yield "an attribute of an array", lambda x: x * row.factor, put_attribute(row, "factor", 5.0)
+
+
+class Searching:
+    def __init__(self):
+        self.kept = 2.0
+
+    def __getattribute__(self, name):
+        return object.__getattribute__(self, "kept" if name == "factor" else name)
+
+
+def put_attribute(owner, name, value):
+    return lambda: setattr(owner, name, value)
+
+
+def behind():
+    """Return functions whose code names something that leads on to what changes, by no name of its own."""
+    row, table, array = [1.0, 2.0], {"a": 2.0}, np.array([1.0, 2.0])
+    index, get, item, total = row.index, table.get, row.__getitem__, array.sum
+    yield "an operator of a list", lambda x: x * item(0), put(row, 0, 5.0)
+    yield "a method of a dictionary", lambda x: x * get("a"), put(table, "a", 5.0)
+    yield "a method of an array", lambda x: x * total(), put(array, 0, 5.0)
+    yield "a method of a list", lambda x: x * index(2.0), lambda: row.insert(0, 7.0)
+    made = collections.defaultdict(lambda: 2.0)
+    change = put_attribute(made, "default_factory", lambda: 5.0)
+    yield "what makes items", lambda x: x * made.default_factory(), change
+    kept = Kind(2.0)
+    yield "all attributes at once", lambda x: x * kept.w, put(kept, "__dict__", {"w": 5.0})
+
+    def noted(x):
+        return x * noted.factor
+
+    noted.factor = 2.0
+    yield "all attributes of a function", lambda x: noted(x), put(noted, "__dict__", {"factor": 5.0})
+    searching = Searching()
+    yield "an attribute that a class finds", lambda x: x * searching.factor, put(searching, "kept", 5.0)
+    finding, found = types.ModuleType("finding"), {"factor": 2.0}
+    finding.__getattr__ = found.__getitem__
+    yield "an attribute that a module finds", lambda x: x * finding.factor, put(found, "factor", 5.0)
+    space = {}
+    exec("def scaled(x): return x * FACTOR_FOR_ALL", space)
+    builtins.FACTOR_FOR_ALL = 2.0
+    yield "a builtin value", space["scaled"], put(builtins, "FACTOR_FOR_ALL", 5.0)
+    spline = scipy.interpolate.CubicSpline(np.arange(4.0), np.arange(4.0) ** 2)
+    double = functools.partial(np.multiply, spline.c, 2, out=spline.c)
+    yield "coefficients of a spline", lambda x: x * float(spline(1.5)), double
+    square = np.arange(40_000.0).reshape(200, 200)
+
+    def transpose():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # NumPy advises against it
+            square.strides = 8, 1600
+
+    yield "the order of a large array", lambda x: x[1] * square, transpose
 
 
 def custom():
@@ -588,6 +644,7 @@ CASES = [
             *called_as_lists_are(),
             *rebound(),
             *of_other_classes(),
+            *behind(),
         )
     )
     if change

@@ -9,6 +9,7 @@ that are put together (`getattr(x, "w" + i)`).
 
 from __future__ import annotations
 
+import builtins
 import functools
 import operator
 import os
@@ -19,7 +20,7 @@ import threading
 import types
 import warnings
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import (
     Callable,
     Collection,
@@ -52,6 +53,7 @@ INLINE = 100  # conditions that are written into the text of a guard
 BLOCK = 1 << 16  # words of an array that are compared at once, and stay in the cache meanwhile
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype)
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, Transformed)
+_BOUND = types.BuiltinFunctionType, types.MethodWrapperType
 _GLOBAL = "the global generator of numpy.random", "the global generator of random"
 _SEEDED = frozenset(
     {"default_rng", "RandomState", "SeedSequence", "PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"}
@@ -295,18 +297,12 @@ class _Walk:
         elif isinstance(x, _FUNCTIONS):
             self._function(x, depth)
         elif isinstance(x, types.ModuleType):
-            self._members(x, vars(x), x.__name__, depth)
-            if not _is_library(x.__name__):
-                for name in sorted(self.optional - vars(x).keys()):
-                    self.lacks(vars(x), name, f"{x.__name__}.{name}")
+            self._module(x, depth)
         elif isinstance(x, type):
             for base in (*self._classes(x), *self._classes(type(x))):
                 self._members(base, base.__dict__, base.__qualname__, depth)
         elif isinstance(x, dict | types.MappingProxyType):
-            self._items(x, f"list({self.name(x)}.values())", list(x.values()), depth)
-            keys = self.name(list(x))
-            self.found[id(x), "keys"] = "the keys of a dictionary", f"list({self.name(x)}) == {keys}"
-            self._subclass(x, depth)
+            self._mapping(x, depth)
         elif isinstance(x, list | tuple | set | frozenset | deque):
             self._items(x, self.name(x), list(x), depth)
             self._subclass(x, depth)
@@ -333,8 +329,28 @@ class _Walk:
         elif isinstance(x, type(os.environ)):
             copy = self.name(dict(x))
             self.found[id(x), "environ"] = "the environment", f"dict({self.name(x)}) == {copy}"
-        elif not isinstance(x, types.BuiltinFunctionType | np.ufunc | property):
+        elif isinstance(x, _BOUND):
+            if not isinstance(x.__self__, types.ModuleType):
+                self.see(x.__self__, depth)
+        elif not isinstance(x, np.ufunc | property):
             self._object(x, depth)
+
+    def _module(self, x: types.ModuleType, depth: int) -> None:
+        self._members(x, vars(x), x.__name__, depth)
+        if not _is_library(x.__name__):
+            self.see(vars(x).get("__getattr__"), depth - 1)
+            for name in sorted(self.optional - vars(x).keys()):
+                self.lacks(vars(x), name, f"{x.__name__}.{name}")
+
+    def _mapping(self, x: Any, depth: int) -> None:
+        self._items(x, f"list({self.name(x)}.values())", list(x.values()), depth)
+        keys = self.name(list(x))
+        self.found[id(x), "keys"] = "the keys of a dictionary", f"list({self.name(x)}) == {keys}"
+        if isinstance(x, defaultdict):
+            made = f"{self.name(x)}.default_factory"
+            self.hold((id(x), "made"), "what makes items of a dictionary", made, x.default_factory)
+            self.see(x.default_factory, depth - 1)
+        self._subclass(x, depth)
 
     def _source(self, x: Any) -> None:
         """Note a source of random numbers; that of the system has no state."""
@@ -449,6 +465,16 @@ class _Walk:
         """
         kind, own = type(x), getattr(x, "__dict__", {})
         everything, chosen = _is_container(kind), self.chosen(own)
+        for name, place in _slots(kind).items():
+            value = getattr(x, name, _MISSING)
+            if isinstance(value, np.ndarray | Tensor) and kind.__module__.partition(".")[0] != "fgrad":
+                self.hold(
+                    (id(x), name),
+                    f"{kind.__qualname__}.{name}",
+                    f"{self.name(place)}.__get__({self.name(x)})",
+                    value,
+                )
+                self.see(value, depth - 1)
         for name, value in list(own.items()):
             is_array = isinstance(value, np.ndarray | Tensor) and kind.__module__.partition(".")[0] != "fgrad"
             if everything or is_array or name in chosen:
@@ -471,6 +497,11 @@ class _Walk:
 
     def _attributes(self, x: Any, own: dict[str, Any], title: str, depth: int) -> None:
         """Note the attributes of an object or function itself, and that there are no more."""
+        if not isinstance(x, threading.local):  # each thread has a dictionary
+            self.found[id(x), "dict"] = (
+                f"the attributes of {title}",
+                f"{self.name(x)}.__dict__ is {self.name(own)}",
+            )
         every = "__dict__" in self.wanted or _finds_attributes(type(x))  # whatever they are called
         for name in sorted(own) if every else self.chosen(own):
             self._attribute(x, name, own[name])
@@ -494,7 +525,7 @@ class _Walk:
         return classes
 
     def _attribute(self, x: Any, name: str, value: Any) -> None:
-        place = f"{self.name(vars(x))}.get({name!r}, _MISSING)"
+        place = f"{self.name(vars(x))}[{name!r}]"
         if isinstance(x, threading.local):  # each thread has a dictionary
             place = f"getattr({self.name(x)}, {name!r}, _MISSING)"
         self.hold((id(x), name), f"{type(x).__qualname__}.{name}", place, value)
@@ -502,7 +533,7 @@ class _Walk:
     def _method(self, base: type, name: str, value: Any, depth: int) -> None:
         if isinstance(value, types.FunctionType):
             title = f"{base.__qualname__}.{name}"
-            self.hold((id(base), name), title, f"{self.name(base.__dict__)}.get({name!r}, _MISSING)", value)
+            self.hold((id(base), name), title, f"{self.name(base.__dict__)}[{name!r}]", value)
             self.see(value, depth - 1)
         elif not name.startswith("__"):
             self._member(base, name, value, f"{base.__qualname__}.{name}", depth - 1)
@@ -568,6 +599,10 @@ class _Walk:
             self.see(module, depth - 1)
         for name in sorted(read.variables - f.__globals__.keys()):  # they are of `builtins`
             self.lacks(f.__globals__, name, name)
+            value = vars(builtins).get(name)
+            if not isinstance(value, types.BuiltinFunctionType | type):
+                self.hold((id(builtins), name), name, f"{self.name(vars(builtins))}.get({name!r})", value)
+                self.see(value, depth)
 
 
 def _imported(names: Iterable[str], package: str) -> list[types.ModuleType]:
@@ -582,7 +617,14 @@ def _imported(names: Iterable[str], package: str) -> list[types.ModuleType]:
 
 def _finds_attributes(kind: type) -> bool:
     """Return whether a class of the user's finds attributes by names that it puts together."""
-    return any("__getattr__" in vars(base) for base in _own_classes(kind))
+    own = _own_classes(kind)
+    return any(name in vars(base) for base in own for name in ("__getattr__", "__getattribute__"))
+
+
+def _slots(kind: type) -> dict[str, types.MemberDescriptorType]:
+    """Return the attributes of a class that are in no dictionary, by name."""
+    found = [(name, x) for base in kind.__mro__ for name, x in vars(base).items()]
+    return {name: x for name, x in found if isinstance(x, types.MemberDescriptorType)}
 
 
 def _own_classes(kind: type) -> list[type]:
@@ -684,13 +726,13 @@ class _Print:
     __slots__ = ("_array", "_aval", "_kept")
 
     def __init__(self, a: np.ndarray[Any, Any]) -> None:
-        self._array, self._aval = a, (a.shape, a.dtype)
+        self._array, self._aval = a, (a.shape, a.dtype, a.strides)
         self._kept: np.ndarray[Any, Any] = _words(a).copy()
 
     def holds(self) -> bool:
         """Return whether the array is as it was, to the bit."""
         a, kept = self._array, self._kept
-        if (a.shape, a.dtype) != self._aval:
+        if (a.shape, a.dtype, a.strides) != self._aval:
             return False
         now = _words(a)
         return all((now[i : i + BLOCK] == kept[i : i + BLOCK]).all() for i in range(0, len(now), BLOCK))
