@@ -287,6 +287,20 @@ def test_a_thread_of_a_function_that_is_differentiated_loses_no_gradient(functio
         functional(f)
 
 
+@pytest.mark.parametrize("functional", FUNCTIONALS.values(), ids=FUNCTIONALS)
+@pytest.mark.parametrize("use", (USES | CONVERSIONS).values(), ids=USES | CONVERSIONS)
+@pytest.mark.parametrize("is_gathered", [True, False])
+def test_a_task_of_a_function_that_is_differentiated_loses_no_gradient(functional, use, is_gathered):
+    async def used(x):
+        return np.sum(use(x))
+
+    async def main(x):
+        return (await asyncio.gather(used(x)))[0] if is_gathered else await used(x)
+
+    with pytest.raises((fg.EscapedTensorError, TypeError, ValueError), match=r"los[et]"):
+        functional(lambda x: np.sum(x * x) + asyncio.run(main(x)))
+
+
 def test_what_a_thread_does_after_the_function_has_no_gradient_to_lose():
     kept = []
     fg.grad(lambda x: np.sum(kept.append(x) or x * x))(START)

@@ -166,7 +166,7 @@ class Tape(Trace):
     """Records the operations that depend on its leaves, and sweeps back over them."""
 
     __slots__ = (
-        *("is_open", "level", "limit", "linear_only", "note", "owner"),
+        *("foreign", "is_open", "level", "limit", "linear_only", "note", "owner"),
         *("raw", "refs", "spent", "whole"),
     )
 
@@ -179,6 +179,7 @@ class Tape(Trace):
         self.level: int = level
         # whether it is of a function, of which nothing may be missing; managers record what their thread does
         self.whole: bool = whole
+        self.foreign: Callable[[], Any] | None = None  # that of the stack on which such a function is
         self.owner: int = owner
         self.raw: bool = raw
         self.refs: list[ref[Node]] = []
@@ -233,20 +234,22 @@ class Tape(Trace):
         return [n for r in self.refs if (n := r()) is not None]
 
     def is_elsewhere(self) -> bool:
-        """Return whether another thread has a function recorded, and what this one does would be missing."""
-        return self.whole and self.is_open and self.owner != get_ident()
+        """Return whether another thread or task has a function recorded, which would miss what this does."""
+        if not (self.whole and self.is_open):
+            return False
+        return self.owner != get_ident() or (self.foreign is not None and self.foreign())
 
     def refuse_elsewhere(self) -> None:
-        """Say that a value of a function that is being differentiated is used in another thread.
+        """Say that a value of a function that is being differentiated is used in another thread or task.
 
         Raises:
             EscapedTensorError: it is.
         """
         if self.is_elsewhere():
             raise EscapedTensorError(
-                f"a Tensor that is being differentiated is used in another thread (at {user_place()}), which "
-                "nobody records: its gradient would be lost silently. Compute with it in the thread of the "
-                "function, or say that it is a constant there: t.detach()."
+                "a Tensor that is being differentiated is used in another thread or task, which nobody "
+                f"records (at {user_place()}): its gradient would be lost silently. Compute with it in the "
+                "function itself, or say that it is a constant there: t.detach()."
             )
 
     def release(self) -> None:

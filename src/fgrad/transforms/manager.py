@@ -22,7 +22,17 @@ from fgrad.core.observers import observing
 from fgrad.core.primitive import VJP
 from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor, wrap
-from fgrad.core.trace import Tracer, below, current, next_level, note_call, note_change, running, set_traces
+from fgrad.core.trace import (
+    Tracer,
+    below,
+    current,
+    inherited_state,
+    next_level,
+    note_call,
+    note_change,
+    running,
+    set_traces,
+)
 from fgrad.core.tracebacks import shorten
 from fgrad.core.views import touch
 from fgrad.errors import NotLinearError
@@ -304,6 +314,8 @@ class GradManager(Block):
                 recording.dropped.tape = tape
             self._recording = recording
             set_traces((*traces, tape), state)
+            if is_kept:
+                tape.foreign = inherited_state().foreign
             if tensors:
                 self._follow_all(tensors, recording)
         except BaseException:
