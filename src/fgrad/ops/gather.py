@@ -355,12 +355,16 @@ def _swapped(x: Any, pre: int, rank: int) -> Any:
     return transpose(x, order)
 
 
+def _of_example(mapped: tuple[bool, ...], arrays: Sequence[Any]) -> list[Any]:
+    """Return index arrays of which only shapes count, as one example has them."""
+    return [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped, strict=True)]
+
+
 def _batch_gather(
     mapped: tuple[bool, ...], x: Any, *arrays: Any, template: Index, unique: bool = False
 ) -> Any:
     shape = x.shape[1:] if mapped[0] else x.shape
-    examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped[1:], strict=True)]
-    pre, rank = layout(shape, examples, template)
+    pre, rank = layout(shape, _of_example(mapped[1:], arrays), template)
     unique = unique or rank == 0
     if not any(mapped[1:]):
         out = bind("gather", x, *arrays, template=whole_index(template), unique=unique)
@@ -384,8 +388,7 @@ def _batch_scatter_add(
     n = batch_size(mapped, (ct, *arrays))
     if not mapped[0]:
         ct = broadcast_to(ct, (n, *ct.shape))
-    examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped[1:], strict=True)]
-    pre, rank = layout(shape, examples, template)
+    pre, rank = layout(shape, _of_example(mapped[1:], arrays), template)
     unique = unique or rank == 0
     index, full = _batched_index(mapped[1:], arrays, template, n)
     ct = _swapped(ct, rank, pre)
@@ -434,7 +437,7 @@ def _batch_put(mapped: tuple[bool, ...], x: Any, value: Any, *arrays: Any, templ
     if not any(mapped[1:]):
         mapped = (True, True, *mapped[2:])
         value = broadcast_to(value if hasattr(value, "shape") else np.asarray(value), (n, *np.shape(value)))
-    examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped[2:], strict=True)]
+    examples = _of_example(mapped[2:], arrays)
     place = gathered(x.shape[1:], examples, template)
     pre, rank = layout(x.shape[1:], examples, template)
     given = np.shape(value)[mapped[1] :]
@@ -450,8 +453,7 @@ def _batch_put(mapped: tuple[bool, ...], x: Any, value: Any, *arrays: Any, templ
 
 def _batch_winners(mapped: tuple[bool, ...], *arrays: Any, template: Index, shape: Shape) -> Any:
     n = batch_size(mapped, arrays)
-    examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped, strict=True)]
-    pre, rank = layout(shape, examples, template)
+    pre, rank = layout(shape, _of_example(mapped, arrays), template)
     index, full = _batched_index(mapped, arrays, template, n)
     return _swapped(bind("winners", *full, template=index, shape=(n, *shape)), pre, rank)
 
