@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import copy
 import dataclasses
 import functools
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import scipy.sparse
 from tests.helpers import close, exactly, grouped, is_numpy, layouts
 
 import fgrad as fg
@@ -525,6 +527,27 @@ def test_large_constants_are_not_text():
 
 
 # ---- effects -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "write"),
+    [
+        (lambda: {1}, lambda s: s.add(2)),
+        (lambda: bytearray(b"a"), lambda b: b.extend(b"b")),
+        (lambda: collections.deque([1]), lambda d: d.append(2)),
+        (lambda: scipy.sparse.csr_array(np.eye(2)), lambda m: m.data.fill(2.0)),
+    ],
+    ids=["set", "bytearray", "deque", "sparse"],
+)
+def test_what_callers_write_to_is_their_own(make, write):
+    f = fg.jit(lambda x: (2 * x, make()))
+    for _ in range(4):
+        y, found = f(Y)
+        exactly(y, 2 * Y)
+        assert repr(found) == repr(make())
+        if scipy.sparse.issparse(found):
+            exactly(found.toarray(), np.eye(2))
+        write(found)
 
 
 def test_python_effects_happen_once_and_debug_effects_at_every_call(capsys):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, MutableSequence, MutableSet, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
 from weakref import ref
@@ -512,7 +512,7 @@ class Specialisation:
         if len(stage.equations) > UNROLLED:
             hint = unrolled(stage.equations)
             progress.say(f"{name_of(fun)} has {len(stage.equations)} operations. {hint}".rstrip())
-        self.template: list[tuple[Any] | None] = template
+        self.template: list[tuple[Any, ...] | None] = [t and _handed_over(t[0]) for t in template]
         self.out_structure: Any = structure
         self.procedure: Procedure = Procedure(stage.program(inputs, outputs), name_of(fun))
         places = {v: i for i, v in enumerate(inputs)}
@@ -595,6 +595,8 @@ class Specialisation:
         """Whether the program and its arguments are all that a call depends on."""
         if self.handles or self._watched or self._gradients or self.limits or not self.is_kept:
             return False
+        if any(t is not None and len(t) > 1 for t in self.template):
+            return False
         procedure = self.procedure
         return not (communicates(procedure.program) or procedure.is_moving or procedure.held_place)
 
@@ -625,7 +627,7 @@ class Specialisation:
         else:
             outs = self.procedure.program.run([*self.handles, *call.values()])
         it = (deliver.made(x) if x.__class__ is Tensor else hand_over(x) for x in outs)
-        leaves = [next(it) if t is None else t[0] for t in self.template]
+        leaves = [next(it) if t is None else t[0] if len(t) == 1 else t[1]() for t in self.template]
         return tree.unflatten(self.out_structure, leaves)
 
 
@@ -638,6 +640,14 @@ def _is_long(e: Equation) -> bool:
 def _identity(t: Tensor, live: Sequence[Any]) -> tuple[int, ...]:
     """Return what tells a value, as live traces know it, from others."""
     return id(t._value), *sorted(id(n) for n in t._nodes if n.tape in live)
+
+
+def _handed_over(x: Any) -> tuple[Any, ...]:
+    """Return what of the results is no array, and for what the caller may write to, what copies it."""
+    is_container = isinstance(x, MutableMapping | MutableSequence | MutableSet)
+    is_matrix = type(x).__module__.startswith("scipy.sparse")
+    copy = getattr(x, "copy", None) if is_container or is_matrix else None
+    return (x,) if copy is None else (x, copy)
 
 
 def _is_array(x: Any) -> bool:
