@@ -45,11 +45,16 @@ HOMONYMS = {
     "compiler/scans.py": {"add", "multiply"},  # ufuncs that accumulate
     "compiler/windows.py": {"max"},  # a kind of pooling
     "compat/numpy.py": {"solve"},  # a loop of NumPy
+    "lax/indexing.py": {"update"},  # a parameter
     "lax/running.py": {"multiply"},  # a ufunc
     "random/sources.py": {"scale"},  # a parameter of distributions
     "archive/writing.py": {"slice"},  # Python's
     "core/nonfinite.py": {"divide", "sum"},  # a setting of NumPy's; a word of messages
     "kernels/assembly.py": {"add"},  # an instruction of LLVM
+    "kernels/butterflies.py": {
+        "contract",
+        "gather",
+    },  # as below; a way to order numbers
     "kernels/gather_scatter.py": {"add"},  # what a kernel does with a place
     "kernels/instructions.py": {"contract"},  # what LLVM may do with a product
     "kernels/microkernel.py": {"contract"},
