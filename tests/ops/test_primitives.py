@@ -1301,6 +1301,7 @@ FLAT = {
     *("stop_gradient", "custom"),
     *("gammasgn", "round"),
 }
+UNKNOWN = {"riemann_zeta"}  # none is known, which is no zero: who asks is told so
 
 
 def test_every_primitive_has_a_sample_and_every_sample_a_primitive():
@@ -1337,7 +1338,7 @@ def test_primitives_that_are_flat_are_declared_to_be(name):
         if s.primitive == name
     }
     vjps = [primitive.vjp(p) for p in patterns if any(p)]
-    assert all(p is None for p in vjps) == (name in FLAT)
+    assert all(p is None for p in vjps) == (name in FLAT | UNKNOWN)
 
 
 @pytest.mark.parametrize("name", sorted({s.primitive for s in SAMPLES} & FLAT - {"custom"}))
