@@ -21,6 +21,22 @@ def drawn(*shape: int, dtype: Any = complex) -> Any:
     return (RNG.normal(size=shape) + 1j * RNG.normal(size=shape)).astype(dtype)
 
 
+def transformed(x: Any, axis: int, factor: float, *, forward: bool) -> Any:
+    """Return the transform of an array of complex numbers times a factor; None where there is no kernel."""
+    part = x.real.dtype
+    lead, trail = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
+    plan = fourier.plan(part.char, lead, x.shape[axis], trail)
+    if plan is None:
+        return None
+    out, memory = np.empty(x.shape, x.dtype), np.empty(plan.memory, part)
+    pairs = [np.ascontiguousarray(a).reshape(-1).view(part) for a in (x, out)]
+    sign = 1.0 if forward else -1.0
+    scratch = memory, np.empty(plan.places, np.uintp)
+    args = (*pairs, plan.table, plan.radices, *scratch, *plan.numbers, sign, factor, sign * factor)
+    threads.share(plan.loop(), args, plan.pieces, plan.elements)
+    return out
+
+
 def error(found: Any, expected: Any, axis: int) -> float:
     """Return the largest error of a transform, in units of rounding of its norm."""
     norm = np.sqrt(np.sum(np.abs(expected) ** 2, axis=axis, keepdims=True))
@@ -40,7 +56,7 @@ def test_transforms_of_rows_columns_and_single_arrays(n: int, dtype: Any, forwar
         part = np.empty(0, dtype).real.dtype.char
         plan = fourier.plan(part, math.prod(shape[:axis]), n, math.prod(shape[axis + 1 :]))
         x = drawn(*shape, dtype=dtype)
-        found = fourier.transformed(x, axis, 0.75, forward=forward)
+        found = transformed(x, axis, 0.75, forward=forward)
         assert (plan is None) == (found is None)
         if plan is None:
             continue
@@ -80,7 +96,7 @@ def test_every_kind_is_taken() -> None:
 @pytest.mark.parametrize("n", [60, 64])
 def test_the_definition(n: int) -> None:
     x = drawn(4, n)
-    found = fourier.transformed(x, 1, 1.0, forward=True)
+    found = transformed(x, 1, 1.0, forward=True)
     with mpmath.workdps(30):
         for row in (0, 3):
             for k in (0, 1, n // 2, n - 1):
@@ -96,7 +112,7 @@ def test_bits_do_not_depend_on_threads(shape: tuple[int, ...], axis: int, monkey
     for count in (1, 2, 5):
         fourier.plan.cache_clear()
         monkeypatch.setattr(threads, "_threads", lambda count=count: count)
-        found.append(fourier.transformed(x, axis, 1.0, forward=True))
+        found.append(transformed(x, axis, 1.0, forward=True))
     fourier.plan.cache_clear()
     assert error(found[0], np.fft.fft(x, axis=axis), axis) < 3
     for other in found[1:]:
@@ -107,9 +123,9 @@ def test_neighbours_see_nothing_of_infinities_and_each_other() -> None:
     for shape, axis in (((12, 48), 1), ((48, 12), 0)):
         x = drawn(*shape)
         rows = np.moveaxis(x, axis, 1)
-        expected = fourier.transformed(x, axis, 1.0, forward=True)
+        expected = transformed(x, axis, 1.0, forward=True)
         rows[3], rows[10, 7] = np.inf, np.nan
-        found = fourier.transformed(x, axis, 1.0, forward=True)
+        found = transformed(x, axis, 1.0, forward=True)
         others = [k for k in range(12) if k not in {3, 10}]
         np.testing.assert_array_equal(*(np.moveaxis(a, axis, 1)[others] for a in (found, expected)))
         assert not np.isfinite(np.moveaxis(found, axis, 1)[[3, 10]]).any()

@@ -179,7 +179,7 @@ class Plan(NamedTuple):
 
     @property
     def places(self) -> int:
-        """How many words of memory it needs besides."""
+        """How many words of memory it needs besides, which only rows use."""
         return self.pieces * LANES
 
 
@@ -212,7 +212,6 @@ def plan(char: str, lead: int, n: int, trail: int) -> Plan | None:
     if native.interpreted() or steps is None or not LANES // 2 <= n <= LONGEST:
         return None
     count, wide, kind = lead * trail, LANES * n, "together" if trail >= LANES else "apart"
-    table = _factors(n, steps)
     if trail == 1 and n % LANES**2 == 0 and (count < LANES // 2 or n >= LONG):
         kind, wide, length = "alone", n, n // LANES
         steps = _steps(length) or []
@@ -221,6 +220,8 @@ def plan(char: str, lead: int, n: int, trail: int) -> Plan | None:
         table = np.concatenate([_factors(length, steps), last.real, last.imag])
     elif wide > MEMORY or (kind == "apart" and (trail > 1 or count < LANES // 2)):
         return None
+    else:
+        table = _factors(n, steps)
     units = {"together": lead * -(-trail // LANES), "apart": -(-count // LANES), "alone": count}[kind]
     elements = int(count * n * math.log2(n) / 2)
     workers = threads.parts(units, elements)
@@ -247,19 +248,3 @@ def _factors(n: int, steps: Sequence[int]) -> Any:
         angles = np.multiply.outer(np.arange(m), np.arange(1, r)) % whole
         parts.append(np.exp(-2j * math.pi / whole * angles).ravel().view(np.float64))
     return np.concatenate(parts)
-
-
-def transformed(x: Any, axis: int, factor: float, *, forward: bool) -> Any:
-    """Return the transform of an array of complex numbers times a factor; None where there is no kernel."""
-    part = x.real.dtype
-    lead, trail = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
-    made = plan(part.char, lead, x.shape[axis], trail) if x.size else None
-    if made is None:
-        return None
-    out, memory = np.empty(x.shape, x.dtype), np.empty(made.memory, part)
-    pairs = [np.ascontiguousarray(a).reshape(-1).view(part) for a in (x, out)]
-    sign = 1.0 if forward else -1.0
-    scratch = memory, np.empty(made.places, np.uintp)
-    args = (*pairs, made.table, made.radices, *scratch, *made.numbers, sign, factor, sign * factor)
-    threads.share(made.loop(), args, made.pieces, made.elements)
-    return out
