@@ -100,7 +100,7 @@ def chained(x: Any, *, count: int) -> Any:
 def test_nests_over_many_elements_follow_one_another(size):
     f = lambda x: chained(x, count=40)
     found = steps(f, RNG.standard_normal(size))
-    assert found == "n" if size > 10_000 else len(found) > 2
+    assert found in {"n", "nn"} if size > 10_000 else len(found) > 2  # pairs may have a nest of their own
     compare(f, RNG.standard_normal(size))
 
 

@@ -272,7 +272,8 @@ def test_a_fork_has_workers_of_its_own():
 
 
 INTERRUPTED = """
-import _thread, time
+import _thread, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what runs in the background ignore it
 for k in range(40):
     timer, seen = threading.Timer(0.0005 * (k % 7), _thread.interrupt_main), np.zeros(200_000)
     try:
