@@ -221,3 +221,42 @@ def test_an_array_is_not_written_to_one_element(index):
         ):
             with pytest.raises(ValueError, match="setting an array element with a sequence"):
                 f(x, v)
+
+
+class Place:
+    """An integer of a user's."""
+
+    def __init__(self, place):
+        self.place = place
+
+    def __index__(self):
+        return self.place
+
+
+@pytest.mark.parametrize("transformed", [lambda f: f, fg.jit, lambda f: lambda x: fg.vmap(f)(x[None])[0]])
+@pytest.mark.parametrize(
+    "index",
+    [
+        Place(-1),
+        (Place(1), Place(2)),
+        (slice(Place(0), Place(2)), Place(0)),
+        (Place(1), np.array([0, 2])),
+        (None, Place(2), ...),
+    ],
+    ids=["one", "two", "slice", "array", "axes"],
+)
+def test_what_has_an_index_is_an_integer(index, transformed):
+    a = np.arange(12.0).reshape(3, 4)
+    exactly(transformed(lambda x: x[index])(a), a[index])
+    exactly(transformed(lambda x: fg.tensor(x)[index])(a), a[index])
+    expected = np.zeros((3, 4))
+    expected[index] = 2.0
+    exactly(transformed(fg.grad(lambda x: np.sum(2 * x[index])))(a), expected)
+    written = a.copy()
+    written[index] = 7.0
+
+    def write(x):
+        x[index] = 7.0
+        return x
+
+    exactly(transformed(lambda x: write(fg.numpy.array(x)))(a), written)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -58,6 +58,8 @@ def split_index(x: Any, index: Any) -> tuple[Index, list[Any]]:
             template.append(int(part))
         elif (truth := _truth(part)) is not None:
             template.append(truth)
+        elif isinstance(part, SupportsIndex) and not hasattr(part, "dtype"):  # an integer of the user's
+            template.append(part.__index__())
         else:
             for array in _index_arrays(x, part):
                 template.append(HOLE)
