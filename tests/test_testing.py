@@ -46,7 +46,7 @@ def message(f, args, order=1, modes=BOTH, **options):
 # ---- what is right passes ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("modes", [("fwd",), ("rev",), BOTH, ["rev", "fwd"]], ids=str)
+@pytest.mark.parametrize("modes", [("fwd",), ("rev",), ("lin",), BOTH, ["rev", "fwd", "lin"]], ids=str)
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_right_derivatives_pass(order, modes):
     check_grads(lambda x, y: np.sin(x) @ y.T, (X, X * 0.5), order, modes)
@@ -193,6 +193,7 @@ def test_a_wrong_second_order_is_named():
     check_grads(f, (X,), order=1)
     assert "reverse mode of vjp of sin is wrong (order 2), worst at args[0][" in message(f, (X,), 2, ["rev"])
     assert "forward mode of jvp of sin is wrong (order 2)" in message(f, (X,), 2, ["fwd"])
+    assert "linearize of linearize of sin is wrong (order 2)" in message(f, (X,), 2, ["lin"])
 
 
 def test_a_wrong_third_order_is_named():
@@ -212,6 +213,7 @@ def test_a_forward_rule_is_checked():
     f.defjvps(lambda t, out, x: 3.0 * t * x)
     for mode in BOTH:
         message(f, (X,), 1, [mode])
+    assert "linearize of <lambda> is wrong (order 1)" in message(f, (X,), 1, ["lin"])
 
 
 def test_a_wrong_complex_conjugate_is_named():
@@ -259,8 +261,8 @@ def test_nothing_to_check_is_an_error(f, args, words):
 @pytest.mark.parametrize(
     "options, words",
     [
-        ({"modes": ["reverse"]}, "'fwd' and 'rev'"),
-        ({"modes": "rev"}, "'fwd' and 'rev'"),
+        ({"modes": ["reverse"]}, "'fwd', 'rev' and 'lin'"),
+        ({"modes": "rev"}, "'fwd', 'rev' and 'lin'"),
         ({"order": 0}, "order must be"),
     ],
 )

@@ -14,14 +14,14 @@ from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES, Primitive
 from fgrad.core.tensor import Tensor, tensor
 from fgrad.names import offered as _offered
-from fgrad.transforms.forward import jvp
+from fgrad.transforms.forward import jvp, linearize
 from fgrad.transforms.reverse import vjp
 from fgrad.transforms.stage import make_graph
 from fgrad.transforms.vmap import vmap
 
 __all__ = ["check_grads", "check_primitive"]
 
-MODES = {"fwd": "forward", "rev": "reverse"}
+MODES = {"fwd": "forward mode", "lin": "linearize", "rev": "reverse mode"}
 EXAMPLES = 3  # along the axis that vmap adds
 
 # Central differences with a step h lose h^2 to curvature and eps / h to rounding:
@@ -111,15 +111,16 @@ def check_grads(
 ) -> None:
     """Check the derivatives of `f` at `args` against central differences, up to `order`.
 
-    Forward mode is compared element by element along one random direction per argument leaf, reverse mode
-    through the pairing Re sum(ct * tangent) with a random cotangent. Orders above the first check the
-    derivative functions themselves, in their tangents and cotangents too.
+    Forward mode, and the linear map of `linearize`, are compared element by element along one random
+    direction per argument leaf, reverse mode through the pairing Re sum(ct * tangent) with a random
+    cotangent. Orders above the first check the derivative functions themselves, in their tangents and
+    cotangents too.
 
     Args:
         f: takes and returns pytrees of real or complex arrays; leaves of other dtypes are held fixed.
         args: tuple or list of arguments; `f` must be smooth within `eps` of them.
         order: the highest derivative to check.
-        modes: "fwd", "rev" or both.
+        modes: some of "fwd", "rev" and "lin".
         atol: absolute tolerance; None chooses by the narrowest dtype (1e-6 for float64).
         rtol: relative tolerance, likewise.
         eps: length of the difference steps, likewise (6e-6 for float64).
@@ -141,7 +142,7 @@ def check_grads(
     """
     unknown = [m for m in ([modes] if isinstance(modes, str) else modes) if m not in MODES]
     if unknown or isinstance(modes, str):
-        raise ValueError(f"modes is a sequence of 'fwd' and 'rev', not {modes!r}")
+        raise ValueError(f"modes is a sequence of 'fwd', 'rev' and 'lin', not {modes!r}")
     if order < 1:
         raise ValueError(f"order must be at least 1, not {order!r}")
     flattened = Flattened(f, args)
@@ -163,16 +164,23 @@ class _Task(NamedTuple):
     title: str
     order: int
 
-    def pushed(self, tangents: Leaves) -> _Task:
+    def push(self, mode: str, values: Sequence[Any], tangents: Sequence[Any]) -> Leaves:
+        """Return the tangents of the outputs at other primals, in one of the two modes that go forward."""
+        if mode == "fwd":
+            return list(jvp(self.f, tuple(values), tuple(tangents))[1])
+        return list(linearize(self.f, *values)[1](*tangents))
+
+    def pushed(self, mode: str, tangents: Leaves) -> _Task:
         """Return the map from primals and tangents to the tangents of the outputs."""
         n = len(self.xs)
 
         def push(*values: Any) -> Leaves:
-            return list(jvp(self.f, values[:n], values[n:])[1])
+            return self.push(mode, values[:n], values[n:])
 
         inputs = [*self.inputs, *(f"the tangent of {name}" for name in self.inputs)]
         outputs = [f"the tangent of {name}" for name in self.outputs]
-        return _Task(push, [*self.xs, *tangents], inputs, outputs, f"jvp of {self.title}", self.order + 1)
+        title = f"{'jvp' if mode == 'fwd' else 'linearize'} of {self.title}"
+        return _Task(push, [*self.xs, *tangents], inputs, outputs, title, self.order + 1)
 
     def transposed(self, cts: Leaves) -> _Task:
         """Return the map from primals and cotangents to the cotangents of the inputs."""
@@ -189,7 +197,7 @@ class _Task(NamedTuple):
     def fails(self, mode: str, found: _Error, tolerance: Tolerance, along: str = "") -> AssertionError:
         """Return what to raise."""
         return AssertionError(
-            f"check_grads: {MODES[mode]} mode of {self.title} is wrong (order {self.order}), worst at "
+            f"check_grads: {MODES[mode]} of {self.title} is wrong (order {self.order}), worst at "
             f"{found.place}{along}: the rules give {found.actual}, differences give {found.expected} "
             f"(eps={tolerance.eps:.1e}, atol={tolerance.atol:.1e}, rtol={tolerance.rtol:.1e})"
         )
@@ -206,24 +214,27 @@ def _check(
 ) -> None:
     tangents, cts = [_random(rng, x) for x in task.xs], [_random(rng, y) for y in ys]
     slopes = [_difference(task.f, task.xs, i, t, tolerance.eps) for i, t in enumerate(tangents)]
-    if "fwd" in modes:
-        _check_forward(task, tangents, slopes, tolerance)
+    for mode in ("fwd", "lin"):
+        if mode in modes:
+            _check_forward(task, mode, tangents, slopes, tolerance)
     if "rev" in modes:
         _check_reverse(task, tangents, slopes, cts, tolerance)
     if order == 1:
         return
     for mode in modes:
-        derivative = task.pushed(tangents) if mode == "fwd" else task.transposed(cts)
+        derivative = task.transposed(cts) if mode == "rev" else task.pushed(mode, tangents)
         _check(derivative, _values(derivative.f, derivative.xs), order - 1, modes, tolerance, rng)
 
 
-def _check_forward(task: _Task, tangents: Leaves, slopes: list[Leaves], tolerance: Tolerance) -> None:
+def _check_forward(
+    task: _Task, mode: str, tangents: Leaves, slopes: list[Leaves], tolerance: Tolerance
+) -> None:
     for i, (t, slope) in enumerate(zip(tangents, slopes, strict=True)):
         along = [t if k == i else np.zeros_like(x) for k, x in enumerate(task.xs)]
-        _, pushed = jvp(task.f, tuple(map(tensor, task.xs)), tuple(map(tensor, along)))
+        pushed = task.push(mode, list(map(tensor, task.xs)), list(map(tensor, along)))
         found = _worst(list(map(_value, pushed)), slope, task.outputs, tolerance)
         if found:
-            raise task.fails("fwd", found, tolerance, f" along {task.inputs[i]}")
+            raise task.fails(mode, found, tolerance, f" along {task.inputs[i]}")
 
 
 def _check_reverse(
