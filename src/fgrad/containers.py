@@ -10,6 +10,7 @@ import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import optree
@@ -55,6 +56,9 @@ def keystr(keys: Sequence[Any], *, simple: bool = False, separator: str = "") ->
 
 
 # ---- trees
+
+
+_KEYS: ContextVar[bool] = ContextVar("_KEYS", default=False)  # whether somebody asks for paths
 
 
 class Containers:
@@ -154,19 +158,22 @@ class Containers:
         if is_leaf_takes_path:
             found = iter(list(self._ends(tree, is_leaf, ())))
             is_leaf = lambda _: next(found)  # noqa: E731 -- which is asked in the same order
-        accessors, leaves, structure = optree.tree_flatten_with_accessor(
-            tree, is_leaf, namespace=self.namespace
-        )
+        accessors, leaves, structure = self._with_accessors(tree, is_leaf)
         return [(tuple(map(_key, a)), x) for a, x in zip(accessors, leaves, strict=True)], structure
+
+    def _with_accessors(self, tree: Any, is_leaf: IsLeaf) -> tuple[list[Any], list[Any], Any]:
+        outer = _KEYS.set(True)
+        try:
+            return optree.tree_flatten_with_accessor(tree, is_leaf, namespace=self.namespace)
+        finally:
+            _KEYS.reset(outer)
 
     def _ends(self, tree: Any, is_leaf: Any, path: tuple[Any, ...]) -> Iterator[bool]:
         """Return for each part of a tree, itself first, whether it is a leaf by its path and itself."""
         is_end = is_leaf(path, tree)
         yield is_end
         if not is_end:
-            accessors, parts, _ = optree.tree_flatten_with_accessor(
-                tree, lambda part: part is not tree, namespace=self.namespace
-            )
+            accessors, parts, _ = self._with_accessors(tree, lambda part: part is not tree)
             for accessor, part in zip(accessors, parts, strict=True):
                 if accessor:
                     yield from self._ends(part, is_leaf, (*path, *map(_key, accessor)))
@@ -207,9 +214,14 @@ class Containers:
         unflatten_func: Callable[[Any, Any], Any],
         flatten_func: Callable[[Any], Any] | None = None,
     ) -> None:
-        """Make instances of a class containers whose children have keys: `([(key, child), ...], aux)`."""
+        """Make instances of a class containers whose children have keys: `([(key, child), ...], aux)`.
+
+        Where nobody asks for paths, `flatten_func` is called instead, if there is one.
+        """
 
         def divided(x: Any) -> Any:
+            if flatten_func is not None and not _KEYS.get():
+                return flatten_func(x)
             pairs, aux = flatten_with_keys(x)
             pairs = list(pairs)
             return [child for _, child in pairs], aux, tuple(key for key, _ in pairs)
