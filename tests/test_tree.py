@@ -13,6 +13,7 @@ import numpy as np
 import optree
 import pytest
 
+import fgrad as fg
 from fgrad import tree
 
 Pair = namedtuple("Pair", "left right")  # noqa: PYI024 -- the plain kind is what many programs hold
@@ -159,3 +160,45 @@ def test_children_of_containers_have_keys():
     assert tree.children(None) == []
     assert tree.children(1.0) is None
     assert tree.children("text") is None
+
+
+# ---- one vector of all elements
+
+
+def test_elements_are_one_vector_and_come_back():
+    x = {"b": [np.arange(3, dtype=np.int32), 2.5], "a": np.ones((2, 1), np.float32), "n": None}
+    vector, unravel = tree.ravel(x)
+    np.testing.assert_array_equal(vector, [1, 1, 0, 1, 2, 2.5])
+    assert vector.dtype == np.float64
+    back = unravel(vector * 2)
+    assert tree.structure(back) == tree.structure(x)
+    np.testing.assert_array_equal(back["b"][0], [0, 2, 4])
+    assert [leaf.dtype for leaf in tree.leaves(back)] == ["f4", "i4", "f8"]
+    assert back["b"][1] == 5.0
+    assert back["a"].shape == (2, 1)
+    assert tree.ravel({"a": np.ones(2, np.float32)})[0].dtype == np.float32
+    empty, unravel = tree.ravel({"a": []})
+    assert empty.shape == (0,)
+    assert unravel(empty) == {"a": []}
+
+
+def test_vectors_of_elements_that_do_not_fit_are_refused():
+    _, unravel = tree.ravel((np.ones(2), 1.0))
+    with pytest.raises(ValueError, match="has 3 elements"):
+        unravel(np.ones(4))
+    with pytest.raises(TypeError, match="complex"):
+        unravel(np.ones(3, complex))
+    with pytest.raises(TypeError, match="'text' is none"):
+        tree.ravel((np.ones(2), "text"))
+
+
+@pytest.mark.parametrize("run", [lambda f: f, fg.jit, lambda f: lambda v: fg.vmap(f)(v[None])[0]])
+def test_vectors_of_elements_differentiate(run):
+    x = {"a": np.array([[1.0, 2.0]]), "b": 3.0}
+    vector, unravel = tree.ravel(x)
+    loss = lambda p: np.sum(p["a"] ** 2) * p["b"]
+    slopes = run(fg.grad(lambda v: loss(unravel(v))))(vector)
+    np.testing.assert_array_equal(slopes, [6, 12, 5])
+    both = fg.grad(lambda p: np.sum(tree.ravel(p)[0] * vector))(x)
+    np.testing.assert_array_equal(both["a"], x["a"])
+    assert both["b"] == 3.0

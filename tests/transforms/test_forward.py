@@ -304,6 +304,16 @@ def test_linearize_runs_the_function_once_and_pushes_often():
     assert len(calls) == n
 
 
+def test_linearize_hands_out_what_the_function_returns_beside():
+    out, push, aux = fg.linearize(lambda x: (x * x, {"twice": 2 * x, "name": "f"}), 3.0, has_aux=True)
+    assert (out, push(2.0), aux) == (9.0, 12.0, {"twice": 6.0, "name": "f"})
+    assert isinstance(aux["twice"], np.floating)
+    slope = fg.grad(lambda x: fg.linearize(lambda x: (x * x, x**3), x, has_aux=True)[2])
+    assert slope(2.0) == 12.0
+    with pytest.raises(TypeError, match="aux"):
+        fg.linearize(lambda x: x, 3.0, has_aux=True)
+
+
 def test_linearize_keeps_the_values_it_saw():
     x = np.array([1.0, 2.0])
     _, f_jvp = fg.linearize(lambda x: x * x, x)

@@ -172,15 +172,32 @@ class Linearized:
         return tree.unflatten(self._pushed.run.structure, [deliver.made(t) for t in self._pushed.zeros(out)])
 
 
-def linearize(fun: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
+@overload
+def linearize(
+    fun: Callable[..., R], *primals: Any, has_aux: Literal[False] = False
+) -> tuple[R, Callable[..., R]]: ...
+
+
+@overload
+def linearize(
+    fun: Callable[..., tuple[R, A]], *primals: Any, has_aux: Literal[True]
+) -> tuple[R, Callable[..., R], A]: ...
+
+
+@overload
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool) -> tuple[Any, ...]: ...
+
+
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Return `fun(*primals)` and the linear function of tangents there; `fun` is not run again by it.
 
     Args:
         fun: takes and returns pytrees.
         primals: the point, floating-point leaves.
+        has_aux: whether `fun` returns `(out, aux)`.
 
     Returns:
-        `(out, f_jvp)` with `f_jvp(*tangents)` the directional derivative.
+        `(out, f_jvp)` or `(out, f_jvp, aux)`, with `f_jvp(*tangents)` the directional derivative.
 
     Raises:
         TypeError: a leaf of `primals` is not floating, or tangents have other structures or dtype kinds.
@@ -197,10 +214,12 @@ def linearize(fun: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]
     """
     try:
         inputs = Inputs(primals, range(len(primals)), "linearize")
-        pushed = Pushed(fun, primals, {}, inputs, has_aux=False)
+        pushed = Pushed(fun, primals, {}, inputs, has_aux)
         as_numpy = not has_tensor(primals)
-        out = tree.unflatten(pushed.run.structure, [Delivery(as_numpy).leaf(y) for y in pushed.run.outs])
-        return out, Linearized(pushed, inputs, as_numpy)
+        deliver = Delivery(as_numpy)
+        out = tree.unflatten(pushed.run.structure, [deliver.leaf(y) for y in pushed.run.outs])
+        linear = Linearized(pushed, inputs, as_numpy)
+        return (out, linear, deliver.tree(pushed.run.aux)) if has_aux else (out, linear)
     except Exception as error:
         shorten(error)
         raise

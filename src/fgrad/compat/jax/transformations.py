@@ -330,13 +330,7 @@ def jvp(fun: Function, primals: Any, tangents: Any, has_aux: bool = False) -> tu
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Return `fun(*primals)` and the linear map of tangents there."""
     flat = Flat(lambda xs: fun(*xs), list(primals), has_aux=has_aux)
-    aux: list[Any] = []
-
-    def of_real(*tensors: Any) -> list[Any]:
-        outs, aux[:] = flat.of_real(*tensors)
-        return outs
-
-    outs, push = fgrad.linearize(of_real, *(flat.tensors[i] for i in flat.real))
+    outs, push, aux = fgrad.linearize(flat.of_real, *(flat.tensors[i] for i in flat.real), has_aux=True)
     pushed = lambda *tangents: _tangents(flat, outs, push(*_along(flat, tangents)))  # noqa: E731
     return flat.with_aux(flat.results(outs), pushed, aux=aux)
 
@@ -507,7 +501,7 @@ class PjitFunction:
         named = tuple((k, kwargs[k]) for k in sorted(kwargs) if k in self.names)
         given = {k: v for k, v in kwargs.items() if k not in self.names}
         flat = without_static(functools.partial(self.fun, **dict(named)), places, args, given, read)
-        avals = tuple((a.shape, a.dtype, a.weak_type) for a in flat.arrays)
+        avals = tuple([(a._tensor.shape, a._tensor.dtype, a.form) for a in flat.arrays])
         return (static, named, flat.structure, CONFIG.signature(), avals), flat
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import optree
 
+import fgrad.tree
 from fgrad import containers
-from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import Array, as_array, form_of, made
-from fgrad.compat.jax.types import promoted
+from fgrad.compat.jax.arrays import Array, as_array, made, together
 from fgrad.compat.standins import renamed
 
 PyTreeDef = optree.PyTreeSpec
@@ -37,21 +36,14 @@ def ravel_pytree(tree: Any) -> tuple[Array, Callable[[Any], Any]]:
     arrays = [as_array(x) for x in leaves]
     if not arrays:
         return made(np.zeros(0)), lambda _: unflatten(structure, [])
-    dtype, _ = promoted((x.dtype, x.weak_type) for x in arrays)
-    flat = fnp.concatenate([x.astype(dtype).reshape(-1)._tensor for x in arrays])
+    tensors, form = together(arrays, keys=True)
+    flat, split = fgrad.tree.ravel(tensors)
 
     def back(vector: Any) -> Any:
-        vector, parts, at = as_array(vector), [], 0
-        if vector.shape != flat.shape:
-            raise ValueError(
-                f"there are {flat.shape[0]} elements in the tree, not an array of shape {vector.shape}"
-            )
-        for x in arrays:
-            parts.append(vector[at : at + x.size].reshape(x.shape).astype(x.dtype))
-            at += x.size
-        return unflatten(structure, parts)
+        parts = zip(split(as_array(vector)._tensor), arrays, strict=True)
+        return unflatten(structure, [made(part).astype(x.dtype) for part, x in parts])
 
-    return made(flat, form_of(dtype)), back
+    return made(flat, form is not True and form), back
 
 
 TREE: dict[str, Any] = renamed(
