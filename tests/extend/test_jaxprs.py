@@ -113,3 +113,20 @@ def test_what_is_taken_from_outside_may_be_constant():
 def test_values_that_are_needed_are_refused():
     with pytest.raises(TypeError):
         make_jaxpr(lambda x: x if x[0] > 0 else -x)(X)
+
+
+def test_constants_stand_in_the_order_in_which_they_are_read():
+    inner = lambda outer: lambda y: (y * X + outer) * (X + 1)
+    known = make_jaxpr(inner(X[:2].sum() * np.ones(3)))(X)
+    found = []
+
+    def traced(outer):
+        found.append(make_jaxpr(inner(outer))(X))
+        return outer
+
+    fg.jit(traced)(np.ones(3))
+    shapes = [[v.aval.shape for v in closed.jaxpr.constvars] for closed in (known, *found)]
+    assert shapes[0] == shapes[1] == [(3,)] * 3
+    close(known.consts[0], X)
+    close(found[0].consts[0], X)
+    close(found[0].consts[2], X + 1)

@@ -123,3 +123,59 @@ def test_missing_and_wrong_rules_are_named():
         operation("a b", run=np.sin)
     with pytest.raises(TypeError, match="jvp of f must be a function"):
         operation("f", run=np.sin, jvp=3)
+
+
+# ---- operations whose `run` compiled programs hold
+
+
+def pushed_root(primals, tangents):
+    (a,), (t,) = primals, tangents
+    y = root(a)
+    return y, t / (2 * y)
+
+
+def by_newton(a):
+    """Return the square root by steps, of a number that nobody knows while the program is made."""
+    going = lambda y: abs(y * y - a) > 1e-12 * a
+    return fg.lax.while_loop(lambda y: going(y).any(), lambda y: np.where(going(y), (y + a / y) / 2, y), a)
+
+
+root = operation("root", run=by_newton, shape=lambda a: a, jvp=pushed_root, traced=True)
+called = operation("called", run=lambda x: x + 1.0, shape=lambda x: x)
+A = np.array([2.0, 9.0, 0.25])
+RUNS = {
+    "plain": lambda f: f,
+    "compiled": fg.jit,
+    "mapped": fg.vmap,
+    "a compiled map": lambda f: fg.jit(fg.vmap(f)),
+    "in a loop": lambda f: fg.jit(lambda a: fg.lax.fori_loop(0, 1, lambda i, c: f(c), a)),
+    "in a branch": lambda f: fg.jit(lambda a: fg.lax.cond(a.sum() > 0, f, lambda a: a, a)),
+}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_what_traced_operations_do_is_part_of_programs(run):
+    close(RUNS[run](root)(A), np.sqrt(A))
+    slopes = RUNS[run](lambda a: fg.grad(lambda a: root(a).sum())(a))(A)
+    close(slopes, 0.5 / np.sqrt(A))
+    program = fg.jit(RUNS[run](root))
+    assert not program.lower(A).cost().python
+    assert fg.jit(RUNS[run](called)).lower(A).cost().python
+
+
+def test_traced_operations_have_parameters_and_several_results():
+    both = operation(
+        "both",
+        run=lambda x, y, *, by: (x * by, y - x),
+        shape=lambda x, y, *, by: (x, y),
+        many=True,
+        traced=True,
+    )
+    f = fg.jit(lambda x: both(both(x, X, by=3.0)[0], X, by=0.5))
+    assert not f.lower(X).cost().python
+    close(f(X)[0], 1.5 * X)
+    close(f(X)[1], -2 * X)
+    with pytest.raises(ValueError, match=r"`run` of both returned an array of shape \(3,\), where .* \(\)"):
+        fg.jit(lambda x: both(x, 2.0, by=1.0)[1])(X)
+    close(f(X * 1j)[0], 1.5j * X)  # which is called
+    close(fg.jit(lambda x: both(x, x, by=2.0)[0])(np.zeros((0, 2))), np.zeros((0, 2)))

@@ -74,6 +74,8 @@ def _expanded(e: Equation) -> Program:
 
     made = LAUNCH[0].staged(function, [a.aval for a in e.args if isinstance(a, Var)])
     assert isinstance(made, Program)  # noqa: S101 -- which nobody says who is below transforms
+    for lower in {f: None for m in made.equations if (f := PRIMITIVES[m.name].lower)}:
+        made = lower(made, simplify)
     for v, y in zip(e.outs, made.outputs, strict=True):
         assert aval_out(y).shape == v.aval.shape, (e.name, aval_out(y), v.aval)  # noqa: S101 -- a rule's fault
     return _written(made)

@@ -203,12 +203,19 @@ class Reader:
         return Call("custom_call")
 
     def closed(self, outside: Sequence[Any] = ()) -> ClosedJaxpr:
-        """Return the program as a jaxpr, whose first inputs are constants with the values of `outside`."""
+        """Return the program as a jaxpr, whose first inputs are constants with the values of `outside`.
+
+        Constants stand in the order in which they are read, wherever they come from: what a function takes
+        from around it may be known at one time, and traced at another.
+        """
         variables = [self.atom(v) for v in self.program.inputs]
         taken, invars = variables[: len(outside)], variables[len(outside) :]
         eqns = self.equations(0, len(self.program.equations))
         outvars = [self.atom(y) for y in self.program.outputs]
         constants = [*zip(taken, outside, strict=True), *self.consts.values()]
+        read = [v for v in (*(v for e in eqns for v in e.invars), *outvars) if isinstance(v, Var)]
+        places = {v: i for i, v in reversed(list(enumerate(read)))}
+        constants.sort(key=lambda constant: places.get(constant[0], len(read)))
         jaxpr = Jaxpr([v for v, _ in constants], invars, outvars, eqns)
         return ClosedJaxpr(jaxpr, [self.value(x) for _, x in constants])
 

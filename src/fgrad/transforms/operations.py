@@ -15,7 +15,16 @@ from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
-from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES, VJP, Pattern, Primitive, batch_size, declare
+from fgrad.core.primitive import (
+    NOT_FOLDED,
+    PRIMITIVES,
+    VJP,
+    Pattern,
+    Primitive,
+    Written,
+    batch_size,
+    declare,
+)
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import Tracer
 from fgrad.errors import NotLinearError
@@ -32,10 +41,11 @@ class Operation:
     Args:
         name: what programs and messages call it.
         many: whether its result is a tuple.
+        traced: whether compiled programs hold what `run` does, in the place of a call of it.
         rules: any of `run`, `shape`, `jvp`, `transpose`, `batch`, as in `extend.operation`.
     """
 
-    def __init__(self, name: str, *, many: bool = False, **rules: Rule | None) -> None:
+    def __init__(self, name: str, *, many: bool = False, traced: bool = False, **rules: Rule | None) -> None:
         self.name, self.many = name, many
         self.run, self.shape = rules.get("run"), rules.get("shape")
         self.jvp, self.transpose, self.batch = (rules.get(k) for k in ("jvp", "transpose", "batch"))
@@ -49,6 +59,7 @@ class Operation:
             batch=self._batch,
             many=True,
             traits={NOT_FOLDED},
+            written=Written(self._traced) if traced else None,
             stored="what it computes is Python, and Python is not stored",
             interpreted="it calls a function of Python",
         )
@@ -81,6 +92,16 @@ class Operation:
     def _run(self, /, *values: Any, **params: Any) -> tuple[Any, ...]:
         outs = self._several(self.rule("run")(*values, **params))
         return tuple([as_array(plain(o)) for o in outs])
+
+    def _traced(self, /, *values: Any, **params: Any) -> tuple[Any, ...]:
+        outs = self._several(self.rule("run")(*values, **params))
+        for out, aval in zip(outs, self._shape(*values, **params), strict=True):
+            if np.shape(out) != aval.shape:
+                raise ValueError(
+                    f"the rule `run` of {self.name} returned an array of shape {np.shape(out)}, where its "
+                    f"rule `shape` says {aval.shape}"
+                )
+        return outs
 
     def _shape(self, /, *args: Any, **params: Any) -> tuple[Aval, ...]:
         avals = [a if isinstance(a, Aval) else aval_of(a) for a in args]

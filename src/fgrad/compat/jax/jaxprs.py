@@ -80,6 +80,7 @@ class Primitive:
     multiple_results = call_primitive = map_primitive = False
     impl: Function | None = None
     abstract_eval: Function | None = None
+    lowering: Function | None = None  # what compiled programs hold in its place
     _operation: Operation | None = None
 
     def __init__(self, name: str) -> None:
@@ -104,7 +105,7 @@ class Primitive:
     def bind(self, /, *args: Any, **params: Any) -> Any:
         if self._operation is None:
             rules = {rule: getattr(self, f"_{rule}") for rule in words("run shape jvp transpose batch")}
-            self._operation = Operation(self.name, many=True, **rules)
+            self._operation = Operation(self.name, many=True, traced=self.lowering is not None, **rules)
             OWN[self._operation.primitive] = self
         outs = [from_program(o) for o in self._operation(*(as_array(a)._tensor for a in args), **params)]
         return outs if self.multiple_results else outs[0]
@@ -118,7 +119,7 @@ class Primitive:
         return rule
 
     def _run(self, /, *args: Any, **params: Any) -> list[Any]:
-        found = self._needed(self.impl, "Evaluation")(*map(from_program, args), **params)
+        found = self._needed(self.lowering or self.impl, "Evaluation")(*map(from_program, args), **params)
         return [_opened(o) for o in self._several(found)]
 
     def _shape(self, /, *avals: Aval, **params: Any) -> list[Any]:
@@ -422,6 +423,24 @@ def _ignored(*_: Any, **__: Any) -> None:
     return None
 
 
+class Lowering(NamedTuple):
+    """What JAX's compiler would make of a function: here, compiled programs hold what it does."""
+
+    function: Function
+
+
+def lower_fun(fun: Function, multiple_results: bool = True) -> Lowering:
+    """Return what compiled programs hold in the place of a primitive."""
+    return Lowering(fun)
+
+
+def register_lowering(prim: Primitive, rule: Any, platform: str | None = None, **_: Any) -> Any:
+    """Declare what `lower_fun` returned for a primitive; for text of XLA's there is no compiler."""
+    if isinstance(rule, Lowering):
+        prim.lowering = rule.function
+    return rule
+
+
 CORE: dict[str, Any] = {
     "AbstractValue": ShapedArray,
     "Atom": Var | Literal,
@@ -454,4 +473,4 @@ BATCHING: dict[str, Any] = {
     "not_mapped": None,
     "primitive_batchers": BATCHERS,
 }
-MLIR: dict[str, Any] = {"lower_fun": _ignored, "register_lowering": _ignored}
+MLIR: dict[str, Any] = by_name(lower_fun, register_lowering)
