@@ -251,3 +251,12 @@ def test_numbers_of_one_call_are_not_those_of_another():
     with ThreadPoolExecutor(8) as pool:
         for _ in range(50):
             assert [value for value, _ in pool.map(f, given)] == results
+
+
+@pytest.mark.parametrize("x", [X, fg.tensor(X)], ids=["array", "Tensor"])
+def test_results_that_are_constants_go_the_short_way(x: Any) -> None:
+    f = ready(lambda x: (np.array(3.0), x * 2, {"flag": np.array(True), "n": np.float32(2)}, "text"), x)
+    first, *_ = f(x)
+    first += 1
+    found, _, named, text = f(x)
+    assert (found, first, named["flag"], named["n"], text) == (3.0, 4.0, True, 2.0, "text")

@@ -222,15 +222,21 @@ class Executable:
         return [v.aval for v in self._plan.outputs]
 
     @property
-    def results(self) -> list[int]:
-        """Which of these arrays each output is, where `is_direct`."""
-        return [k - len(self._plan.inputs) for k in self._plan.results if k is not None]
+    def results(self) -> list[int | None]:
+        """Which of these arrays each output is, where `is_direct`; None: a number that is always the same."""
+        return [None if k is None else k - len(self._plan.inputs) for k in self._plan.results]
+
+    @property
+    def constants(self) -> dict[int, np.ndarray[Any, Any]]:
+        """The outputs that are numbers which are always the same."""
+        outputs = self._plan.program.outputs
+        return {i: np.array(outputs[i]) for i, k in enumerate(self._plan.results) if k is None}
 
     @property
     def is_direct(self) -> bool:
-        """Whether every output is one of the arrays that are made, each once."""
-        made = sorted([*self.results, *self.checks])
-        return made == list(range(len(self.outs))) and None not in self._plan.results
+        """Whether every output is one of the arrays that are made, each once, or a number that is known."""
+        made = sorted([*(k for k in self.results if k is not None), *self.checks])
+        return bool(made) and made == list(range(len(self.outs)))
 
     @property
     def source(self) -> str:

@@ -177,7 +177,8 @@ class Plan:
         if current() is FLOOR and not (jit_disabled() or watching()) and _are_apart(leaves, data):
             executable = self.whole
         if executable is not None:
-            out = self._room(data, executable.outs[executable.results[0]])
+            (place,) = executable.results
+            out = None if place is None else self._room(data, executable.outs[place])
         if out is None or executable is None:
             data[...] = plain(self.values(leaves))
             return
@@ -189,7 +190,10 @@ class Plan:
     def whole(self) -> Executable | None:
         """The compiled program of the entries, where it depends on nothing but the arguments."""
         lowered = self._values.lower(self.given.abstract(), *self.colours)
-        return lowered.compile() if lowered.is_whole and lowered.compile().is_direct else None
+        if not lowered.is_whole:
+            return None
+        found = lowered.compile()
+        return found if found.is_direct and None not in found.results else None
 
     def filled(self, data: Any) -> Any:
         """Return the sparse array with these entries."""

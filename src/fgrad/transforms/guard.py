@@ -191,8 +191,14 @@ class _Writer(Writer):
             shown = [f"{wrapped}({o})" for o in outs]
         else:
             shown = [f"{o}[()]" if not a.shape else o for o, a in zip(outs, executable.outs, strict=True)]
-        order = iter(executable.results)
-        leaves = [shown[next(order)] if t is None else self.name(t[0]) for t in template]
+        constants = executable.constants
+        order = iter(
+            [
+                shown[k] if k is not None else self.constant(constants[i], wraps=wraps)
+                for i, k in enumerate(executable.results)
+            ]
+        )
+        leaves = [next(order) if t is None else self.name(t[0]) for t in template]
         result = self.result(out_structure, leaves)
         if self.spare:
             self.lines += [f"found = {result}", *(f"{put}({o})" for o, put in self.spare), "return found"]
@@ -220,6 +226,10 @@ class _Writer(Writer):
         if names:
             head.append(f"    {', '.join(names)}, = args")
         return self.executed(head, "<fgrad guard>")
+
+    def constant(self, value: np.ndarray[Any, Any], *, wraps: bool) -> str:
+        """Return the expression of a number that is always the same."""
+        return f"{self.name(wrap)}({self.name(value)}.copy())" if wraps else self.name(value[()])
 
     def memory(self, name: str, aval: Aval, *, again: bool) -> list[str]:
         """Return the lines that allocate an array; of which the next call takes what this one had if `again`.
