@@ -493,3 +493,21 @@ def test_forward_mode_through_compiled_functions_whose_pullback_is_refused():
     close(jax.jacfwd(f)(jnp.asarray(X)), np.diag(2 * X))
     with pytest.raises(RuntimeError, match="one way"):
         jax.grad(lambda x: f(x).sum())(jnp.asarray(X))
+
+
+def test_compiled_programs_hold_what_primitives_are_lowered_to():
+    seen = []
+
+    def impl(x):
+        seen.append(isinstance(x, jax.core.Tracer))
+        return lax.while_loop(lambda y: y.sum() < 9, lambda y: 2 * y, x)
+
+    grown_p = core.Primitive("grown")
+    grown_p.def_impl(impl)
+    grown_p.def_abstract_eval(lambda x: x)
+    mlir.register_lowering(grown_p, mlir.lower_fun(impl, multiple_results=False))
+    f = jax.jit(lambda x: grown_p.bind(x) + 1)
+    for _ in range(3):
+        close(f(jnp.ones(3)), 5 * np.ones(3))
+    assert seen == [True]  # Python does not run again
+    close(grown_p.bind(jnp.ones(3)), 4 * np.ones(3))

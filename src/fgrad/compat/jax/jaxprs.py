@@ -423,22 +423,10 @@ def _ignored(*_: Any, **__: Any) -> None:
     return None
 
 
-class Lowering(NamedTuple):
-    """What JAX's compiler would make of a function: here, compiled programs hold what it does."""
-
-    function: Function
-
-
-def lower_fun(fun: Function, multiple_results: bool = True) -> Lowering:
-    """Return what compiled programs hold in the place of a primitive."""
-    return Lowering(fun)
-
-
-def register_lowering(prim: Primitive, rule: Any, platform: str | None = None, **_: Any) -> Any:
-    """Declare what `lower_fun` returned for a primitive; for text of XLA's there is no compiler."""
-    if isinstance(rule, Lowering):
-        prim.lowering = rule.function
-    return rule
+def register_lowering(prim: Primitive, rule: Any, platform: str | None = None, **_: Any) -> None:
+    """Declare what `lower_fun` returned for a primitive; for programs of XLA there is no compiler."""
+    if isinstance(rule, Wrapped):
+        prim.lowering = rule.call_wrapped
 
 
 CORE: dict[str, Any] = {
@@ -473,4 +461,7 @@ BATCHING: dict[str, Any] = {
     "not_mapped": None,
     "primitive_batchers": BATCHERS,
 }
-MLIR: dict[str, Any] = by_name(lower_fun, register_lowering)
+MLIR: dict[str, Any] = {
+    "lower_fun": lambda fun, multiple_results=True: Wrapped(fun),
+    "register_lowering": register_lowering,
+}
