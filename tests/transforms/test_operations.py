@@ -6,6 +6,7 @@ import pytest
 import fgrad as fg
 from fgrad.core.aval import Aval
 from fgrad.extend import operation
+from fgrad.transforms.operations import Operation
 
 X = np.array([0.5, -1.0, 2.0])
 
@@ -140,7 +141,7 @@ def by_newton(a):
     return fg.lax.while_loop(lambda y: going(y).any(), lambda y: np.where(going(y), (y + a / y) / 2, y), a)
 
 
-root = operation("root", run=by_newton, shape=lambda a: a, jvp=pushed_root, traced=True)
+root = Operation("root", run=by_newton, shape=lambda a: a, jvp=pushed_root, traced=True)
 called = operation("called", run=lambda x: x + 1.0, shape=lambda x: x)
 A = np.array([2.0, 9.0, 0.25])
 RUNS = {
@@ -164,7 +165,7 @@ def test_what_traced_operations_do_is_part_of_programs(run):
 
 
 def test_traced_operations_have_parameters_and_several_results():
-    both = operation(
+    both = Operation(
         "both",
         run=lambda x, y, *, by: (x * by, y - x),
         shape=lambda x, y, *, by: (x, y),

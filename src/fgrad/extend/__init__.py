@@ -470,7 +470,6 @@ def operation(
     transpose: Rule | None = None,
     batch: Rule | None = None,
     many: bool = False,
-    traced: bool = False,
 ) -> Operation:
     """Return an operation of your own, with one rule for each transformation.
 
@@ -490,8 +489,6 @@ def operation(
         batch: (mapped, *operands, **params) -> (out, out_mapped): operands that are mapped, and results that
             are, have an axis of examples first. None computes one example after the other.
         many: whether it returns a tuple: what is said of results above is then said of tuples.
-        traced: whether `run` computes by functions that take Tensors too, and decides nothing by their
-            values: compiled programs then hold what it does, and do not call it.
 
     Returns:
         A function of arrays, Tensors and numbers, and of parameters as keywords.
@@ -511,9 +508,9 @@ def operation(
         >>> fgrad.grad(fgrad.grad(cube))(2.0)
         np.float64(12.0)
     """
-    rules = {"shape": shape, "jvp": jvp, "transpose": transpose, "batch": batch}
+    rules: dict[str, Any] = {"shape": shape, "jvp": jvp, "transpose": transpose, "batch": batch}
     _check("operation", name, {"run": run}, rules)
-    return _Operation(name, many=many, traced=traced, run=run, **rules)
+    return _Operation(name, many=many, run=run, **rules)
 
 
 def _check(what: str, name: Any, needed: Mapping[str, Any], optional: Mapping[str, Any]) -> None:

@@ -41,7 +41,8 @@ class Operation:
     Args:
         name: what programs and messages call it.
         many: whether its result is a tuple.
-        traced: whether compiled programs hold what `run` does, in the place of a call of it.
+        traced: whether compiled programs hold what `run` does, in the place of a call of it. It has to be a
+            function of Tensors, and what it reads from outside may not change: nobody would notice.
         rules: any of `run`, `shape`, `jvp`, `transpose`, `batch`, as in `extend.operation`.
     """
 
