@@ -52,10 +52,6 @@ HOMONYMS = {
     "core/nonfinite.py": {"divide", "sum"},  # a setting of NumPy's; a word of messages
     "kernels/butterflies.py": {"contract", "gather"},  # the same; a way to read vectors
     "kernels/assembly.py": {"add"},  # an instruction of LLVM
-    "kernels/butterflies.py": {
-        "contract",
-        "gather",
-    },  # as below; a way to order numbers
     "kernels/gather_scatter.py": {"add"},  # what a kernel does with a place
     "kernels/instructions.py": {"contract"},  # what LLVM may do with a product
     "kernels/microkernel.py": {"contract"},
