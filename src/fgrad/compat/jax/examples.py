@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fgrad import optim
-from fgrad.compat.jax.arrays import as_array, made, named, opened
+from fgrad.compat.jax.arrays import Array, as_array, made, named, opened
 from fgrad.compat.jax.nn import NAMES as NN
 from fgrad.compat.jax.nn import OWN as INITIALIZERS
 from fgrad.compat.jax.numpy import NAMES as NUMPY
@@ -39,6 +41,11 @@ def make_schedule(scalar_or_schedule: Any) -> Schedule:
     return scalar_or_schedule if callable(scalar_or_schedule) else lambda _: scalar_or_schedule
 
 
+def _remembered(x: Any) -> Array:
+    """Return a part of what an optimizer remembers; the number of steps is told to it at each."""
+    return made(np.zeros((), x.dtype) if x.dtype.kind == "i" else x)
+
+
 def _optimizer(
     rule: Callable[..., GradientTransformation], step_size: Any, *options: Any, **named: Any
 ) -> Optimizer:
@@ -50,7 +57,7 @@ def _optimizer(
 
     def init(params: Any) -> OptimizerState:
         flat = Flat(lambda x: x, params)
-        return OptimizerState(params, tree_map(made, make(0).init(flat.tensors)))
+        return OptimizerState(params, tree_map(_remembered, make(0).init(flat.tensors)))
 
     def update(i: Any, grads: Any, state: OptimizerState) -> OptimizerState:
         flat, given = Flat(lambda x: x, state.params), Flat(lambda x: x, grads)
@@ -60,7 +67,7 @@ def _optimizer(
         memory = tree_map(lambda x: opened(count if x.dtype.kind == "i" else x), state.memory)
         updates, memory = make(opened(size(i))).update(given.tensors, memory, flat.tensors)
         params = flat.filled(optim.apply_updates(flat.tensors, updates))
-        return OptimizerState(params, tree_map(made, memory))
+        return OptimizerState(params, tree_map(_remembered, memory))
 
     return Optimizer(init, update, lambda state: state.params)
 
