@@ -245,7 +245,7 @@ def added(x: Any, *, axes: Axes) -> Any:
     (axis,) = axes
     shape = x.shape
     rows = x.reshape(-1, shape[axis], math.prod(shape[axis + 1 :]))
-    out = backend("sums").added(rows).reshape(*shape[:axis], *shape[axis + 1 :])
+    out = backend("sums").added(rows).reshape(shape[:axis] + shape[axis + 1 :])
     return out if is_finite(out) else np.add.reduce(x, axis=axes)  # which may have something to say
 
 
@@ -290,7 +290,9 @@ def scanned(
         something to say of a result that is infinite or NaN.
     """
     x = operands[-1]
-    if x.__class__ is not np.ndarray or x.size < LARGE or x.size < least * x.shape[axis]:
+    if any(v.__class__ is not np.ndarray for v in operands):
+        return None
+    if x.size < LARGE or x.size < least * x.shape[axis]:
         return None
     if x.dtype not in FLOATS or any(v.shape != x.shape or v.dtype != x.dtype for v in operands):
         return None
