@@ -43,7 +43,7 @@ TOGETHER = {
     "kernels/test_vector": "expr/special",
     # parts of recordings and traces, which tests reach by transformations
     "core/test_tensor": "core/aval core/operators core/placement",
-    "core/test_fast_paths": "core/tape core/trace core/snapshot",
+    "core/test_fast_paths": "core/dispatch core/tape core/trace core/snapshot",
     "transforms/test_stage": "core/program",
     "transforms/test_nonfinite": "core/nonfinite",
     "transforms/test_as_njit": "transforms/embedding kernels/embedding",

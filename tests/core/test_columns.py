@@ -50,6 +50,7 @@ HOMONYMS = {
     "random/sources.py": {"scale"},  # a parameter of distributions
     "archive/writing.py": {"slice"},  # Python's
     "core/nonfinite.py": {"divide", "sum"},  # a setting of NumPy's; a word of messages
+    "kernels/butterflies.py": {"contract", "gather"},  # the same; a way to read vectors
     "kernels/assembly.py": {"add"},  # an instruction of LLVM
     "kernels/gather_scatter.py": {"add"},  # what a kernel does with a place
     "kernels/instructions.py": {"contract"},  # what LLVM may do with a product
