@@ -13,6 +13,7 @@ from fgrad.optim.transformations import (
     add_decayed_weights,
     chain,
     like,
+    running_means,
     scale_by_learning_rate,
     squares,
     trace,
@@ -144,7 +145,7 @@ def _by_moments(name: str, b1: float, b2: float, eps: float) -> GradientTransfor
 
     def update(grads: Any, state: Moments, params: Any = None) -> tuple[Any, Moments]:
         count = state.count + ONE
-        mean = tree.map(lambda g, m: b1 * m + (1 - b1) * g, grads, state.mean)
+        mean = running_means(b1, grads, state.mean)
         square = tree.map(lambda g, s: b2 * s + (1 - b2) * squares(g), grads, state.square)
         first, second = 1 - b1**count, 1 - b2**count
         updates = tree.map(
@@ -206,7 +207,7 @@ def rmsprop(
         square = tree.map(lambda g, s: decay * s + (1 - decay) * squares(g), grads, square)
         spread = square
         if centered:
-            mean = tree.map(lambda g, m: decay * m + (1 - decay) * g, grads, mean)
+            mean = running_means(decay, grads, mean)
             spread = tree.map(lambda s, m: s - squares(m), square, mean)
         if eps_in_sqrt:
             return tree.map(lambda g, s: g / np.sqrt(s + eps), grads, spread), (mean, square)
@@ -315,7 +316,7 @@ def adamax(
 
     def update(grads: Any, state: Moments, params: Any = None) -> tuple[Any, Moments]:
         count = state.count + ONE
-        mean = tree.map(lambda g, m: b1 * m + (1 - b1) * g, grads, state.mean)
+        mean = running_means(b1, grads, state.mean)
         greatest = tree.map(lambda g, u: np.maximum(b2 * u, abs(g) + before), grads, state.square)
         rest = 1 - b1**count
         updates = tree.map(lambda m, u: m / like(rest, m) / (u + after), mean, greatest)
@@ -361,7 +362,7 @@ def lion(
 
     def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         updates = tree.map(lambda g, m: np.sign(b1 * m + (1 - b1) * g), grads, state)
-        return updates, tree.map(lambda g, m: b2 * m + (1 - b2) * g, grads, state)
+        return updates, running_means(b2, grads, state)
 
     direction = GradientTransformation(zeros, update)
     return chain(direction, add_decayed_weights(weight_decay), scale_by_learning_rate(learning_rate))

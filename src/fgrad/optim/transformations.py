@@ -284,10 +284,15 @@ def ema(decay: float) -> GradientTransformation:
     """
 
     def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        new = tree.map(lambda g, m: (1 - decay) * g + decay * m, grads, state)
+        new = running_means(decay, grads, state)
         return new, new
 
     return GradientTransformation(zeros, update)
+
+
+def running_means(decay: float, values: Any, means: Any) -> Any:
+    """Return means of trees after one more value: decay mean + (1 - decay) value."""
+    return tree.map(lambda x, m: decay * m + (1 - decay) * x, values, means)
 
 
 def zeros(params: Any) -> Any:

@@ -13,8 +13,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import adopted, given_back, is_foreign
-from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
-from fgrad.core.tensor import is_traced as is_traced
+from fgrad.core.tensor import Tensor, alias, is_traced, is_tracked, wrap
 from fgrad.core.trace import Tracer, current
 from fgrad.core.tracebacks import shorten
 

@@ -12,11 +12,10 @@ import numpy as np
 
 from fgrad import numpy as fnp
 from fgrad.compat.jax.types import BFLOAT16, CONFIG, KEY, canonical, default, promoted, to_inexact
-from fgrad.core.tensor import Tensor, tensor, wrap
+from fgrad.core.tensor import Tensor, is_traced, tensor, wrap
 from fgrad.errors import NoValueError
 from fgrad.extend.engine import convert
 from fgrad.lax import gather, reduce_precision, scatter
-from fgrad.transforms.calling import is_traced
 
 
 class Array:

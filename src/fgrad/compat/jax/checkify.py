@@ -11,8 +11,8 @@ from fgrad.compat.jax.arrays import as_array
 from fgrad.compat.jax.transformations import Flat
 from fgrad.compat.jax.trees import register_pytree_node
 from fgrad.compat.standins import by_name
+from fgrad.core.tensor import is_traced
 from fgrad.debug import CheckError, collect_checks, collects_checks
-from fgrad.transforms.calling import is_traced
 
 USER, NAN, INDEX, DIV = (frozenset({name}) for name in ("user", "nan", "index", "div"))
 

@@ -11,7 +11,7 @@ from fgrad.compat.jax.arrays import form_of, made
 from fgrad.compat.jax.avals import CustomVJPPrimal, SymbolicZero, filled_in, is_zero, typeof
 from fgrad.compat.jax.transformations import Flat, Function, axes_of, like, merged, name_of, wraps
 from fgrad.compat.jax.trees import flatten, unflatten
-from fgrad.transforms.calling import is_traced
+from fgrad.core.tensor import is_traced
 from fgrad.transforms.custom import Rule, apply_rule
 from fgrad.transforms.operations import pulled
 

@@ -29,11 +29,10 @@ from fgrad.compat.standins import by_name, words
 from fgrad.core import program as programs
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.tensor import Tensor, is_tracked
+from fgrad.core.tensor import Tensor, is_traced, is_tracked
 from fgrad.core.trace import Tracer, current
 from fgrad.extend import jaxprs
 from fgrad.extend.jaxprs import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
-from fgrad.transforms.calling import is_traced
 from fgrad.transforms.operations import Operation
 
 JVPS: dict[Primitive, Function] = {}

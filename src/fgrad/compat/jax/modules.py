@@ -36,8 +36,8 @@ from fgrad.compat.jax import (
 )
 from fgrad.compat.jax.arrays import Array, as_array, of_elements
 from fgrad.compat.standins import Source, absent, words
+from fgrad.core.tensor import is_traced
 from fgrad.core.trace import Trace, current
-from fgrad.transforms.calling import is_traced
 
 # libraries ask for its origin, which is `Union`
 ArrayLike = Union[Array, np.ndarray, np.bool_, np.number, bool, int, float, complex]  # noqa: UP007

@@ -41,8 +41,7 @@ from fgrad.compat.jax.types import (
     promoted,
 )
 from fgrad.compat.standins import by_name, renamed, words
-from fgrad.core.tensor import Tensor
-from fgrad.transforms.calling import is_traced
+from fgrad.core.tensor import Tensor, is_traced
 
 Function = Callable[..., Any]
 Shape = Sequence[int] | int

@@ -22,7 +22,7 @@ from fgrad.compat.jax.types import CONFIG
 from fgrad.compat.standins import by_name, words
 from fgrad.core.aval import Aval
 from fgrad.core.program import Program, aval_out
-from fgrad.transforms.calling import is_traced
+from fgrad.core.tensor import is_traced
 from fgrad.transforms.stage import staged
 
 Function = Callable[..., Any]
