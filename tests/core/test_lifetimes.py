@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.helpers import grouped
 from tests.ops.test_primitives import SAMPLES
+from tests.transforms.lifetimes import Square
 
 import fgrad as fg
 from fgrad import GradManager, tensor
@@ -61,15 +62,6 @@ def test_of_a_primitive(sample):
         return
     for end in ("backward", "release"):
         check(lambda *xs: bind(sample.primitive, *xs, **sample.params), sample.args, end)
-
-
-class Square(fg.Function):
-    def forward(self, x):
-        self.x = x
-        return x * x
-
-    def backward(self, ct):
-        return ct * self.x * 2.0
 
 
 @fg.custom_vjp

@@ -1391,6 +1391,20 @@ def test_steps_that_work_element_by_element(sample):
         np.testing.assert_allclose(fg.vmap(loss)(np.stack([x, x]))[1], loss(x), rtol=1e-12)
 
 
+def floats_of(sample: Sample, places: Sequence[int]) -> Callable[..., list[Any]]:
+    """Return the floating and complex outputs as a function of the arguments at some places."""
+
+    def f(*xs: Any) -> list[Any]:
+        filled = list(sample.args)
+        for i, x in zip(places, xs, strict=True):
+            filled[i] = x
+        out = bind(sample.primitive, *filled, **sample.params)
+        kept = out if isinstance(out, tuple) else (out,)
+        return [y for y in kept if y.dtype.kind in "fc"]
+
+    return f
+
+
 ONE_BY_ONE = {"matrix_function", "frechet", "log_frechet", "riccati", "roots"}  # Python goes through a stack
 
 
@@ -1406,14 +1420,7 @@ def test_large_arrays_have_the_values_and_derivatives_of_small_ones(sample):
     if not any(sample.args[i].size for i in floats):
         return
 
-    def f(*xs):
-        filled = list(sample.args)
-        for i, x in zip(floats, xs, strict=True):
-            filled[i] = x
-        out = bind(sample.primitive, *filled, **sample.params)
-        kept = out if isinstance(out, tuple) else (out,)
-        return [y for y in kept if y.dtype.kind in "fc"]
-
+    f = floats_of(sample, floats)
     count, xs = many(sample), [sample.args[i] for i in floats]
     stacked = lambda x: np.repeat(np.asarray(x)[None], count, 0)
     with np.errstate(all="ignore"):
