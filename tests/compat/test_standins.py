@@ -38,6 +38,37 @@ def test_it_answers_while_it_is_installed():
         importlib.import_module("harelib")
 
 
+def test_names_are_made_when_they_are_asked_for():
+    made = []
+
+    def fur():
+        made.append("fur")
+        return {"colour": "brown", "length": 3}
+
+    hare = StandIn(
+        "harelib", lambda: {"harelib": lambda: {"ears": 2}, "harelib.ears": dict, "harelib.fur": fur}
+    )
+    with Installed(hare):
+        library = importlib.import_module("harelib")
+        assert library.ears == 2, "names win over modules"
+        found = importlib.import_module("harelib.fur")
+        assert made == []
+        found.colour = "white"
+        assert (found.colour, found.length) == ("white", 3)
+        assert {"colour", "length"} <= {*dir(found)}
+        assert made == ["fur"]
+    space = {}
+    with Installed(hare):
+        exec("from harelib.fur import *", space)
+    assert space["length"] == 3
+
+
+def test_modules_find_their_names_after_it_went():
+    with Installed(HARE):
+        library = importlib.import_module("harelib")
+    assert library.fur.colour == "brown"
+
+
 def test_blocks_nest():
     with Installed(HARE):
         with Installed(HARE):
@@ -113,6 +144,20 @@ print(autograd.scipy.stats.norm.cdf(0.0))
 """
     ran = run("-c", text)
     assert ran.stdout.split() == ["0.5"], ran.stderr
+
+
+def test_jax_loads_no_scipy_until_a_function_needs_it():
+    text = """
+import sys, fgrad.compat.jax
+fgrad.compat.jax.install()
+import jax, jax.example_libraries.stax, jax.scipy.special, jax.scipy.stats.norm, jax.numpy.linalg
+import jax.numpy as jnp
+print(jax.grad(lambda x: jnp.sum(jax.nn.relu(x)))(jnp.ones(1))[0])
+print(*{"scipy", "fgrad.optim", "fgrad.nn.layers"} & set(sys.modules))
+print(jax.lax.erf(0.0), jax.scipy.stats.norm.cdf(0.0), jax.scipy.special.gammaln(1.0))
+"""
+    ran = run("-c", text)
+    assert ran.stdout.split() == ["1.0", "0.0", "0.5", "0.0"], ran.stderr
 
 
 def test_install_can_be_called_twice():

@@ -23,7 +23,7 @@ Source = Callable[[], Mapping[str, Any]]
 class StandIn(MetaPathFinder, Loader):
     """Answers for the modules of a library, which is not imported.
 
-    Modules are made when they are first imported; until then nothing of them is loaded.
+    Packages are imported with what is in them; the names of a module are made when the first is asked for.
     """
 
     def __init__(self, library: str, sources: Callable[[], Mapping[str, Source]]) -> None:
@@ -93,15 +93,24 @@ class StandIn(MetaPathFinder, Loader):
                 name=fullname,
             )
         is_package = any(name.startswith(f"{fullname}.") for name in sources)
-        return ModuleSpec(fullname, self, origin="fgrad", is_package=is_package)
+        return ModuleSpec(
+            fullname, self, origin="fgrad", is_package=is_package, loader_state=sources[fullname]
+        )
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return an empty module that finds its submodules when they are asked for."""
+        """Return a module that makes its names when the first of them is asked for."""
         return _Module(spec.name, f"What fgrad has of {spec.name}.")
 
     def exec_module(self, module: ModuleType) -> None:
-        """Fill a module."""
-        module.__dict__.update(self._sources()[module.__name__]())
+        """Import the modules in a package, which programs may ask for late; its names win over theirs."""
+        parts = [name for name in self._sources() if name.rpartition(".")[0] == module.__name__]
+        for name in parts:
+            import_module(name)
+        if parts:
+            dir(module)
+
+
+_ASKED_BY_IMPORT = ("__cached__", "__file__", "__loader__", "__package__", "__path__", "__spec__")
 
 
 class MissingNameError(NotImplementedError, AttributeError):
@@ -110,14 +119,32 @@ class MissingNameError(NotImplementedError, AttributeError):
 
 class _Module(ModuleType):
     def __getattr__(self, name: str) -> Any:
-        full = f"{self.__name__}.{name}"
-        loader = self.__dict__.get("__loader__")
-        if isinstance(loader, StandIn) and full in loader._sources():
-            return import_module(full)
+        if name not in _ASKED_BY_IMPORT:
+            self._fill()
+            if name in self.__dict__:
+                return self.__dict__[name]
         raise MissingNameError(
             f"module {self.__name__!r} has no attribute {name!r}: fgrad, which answers for it here, "
             "does not have it",
         )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name.startswith("__") or isinstance(value, _Module)):  # which the import system sets
+            self._fill()
+        super().__setattr__(name, value)
+
+    def __dir__(self) -> Iterable[str]:
+        self._fill()
+        return super().__dir__()
+
+    def _fill(self) -> None:
+        """Make the names, once: what makes them is the state of the loader."""
+        spec = self.__dict__.get("__spec__")
+        if spec is not None and spec.loader_state is not None:
+            names = spec.loader_state()
+            if spec.loader_state is not None:
+                self.__dict__.update(names)
+                spec.loader_state = None
 
 
 class Installed(Nested):

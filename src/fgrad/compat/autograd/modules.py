@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -32,11 +32,6 @@ def _scipy(part: str, *of: str) -> Source:
     return names
 
 
-def _loaded(*names: str) -> Callable[[], Mapping[str, Any]]:
-    """Return the source of submodules that are there from the start."""
-    return lambda: {name.rpartition(".")[2]: import_module(name) for name in names}
-
-
 _OPERATORS = (
     *("checkpoint", "deriv", "elementwise_grad", "grad", "grad_and_aux", "grad_named", "hessian"),
     *("hessian_tensor_product", "hessian_vector_product", "holomorphic_grad", "jacobian", "make_ggnvp"),
@@ -49,16 +44,12 @@ _RULES = (
 _BUILTINS = ("dict", "isinstance", "list", "tuple", "type")
 _TRACER = ("Box", "getval", "isbox", "notrace_primitive", "register_notrace", "toposort")
 _SPACES = ("VSpace", "vspace")
-_NUMPY = together(
-    arrays.NUMPY, _loaded("autograd.numpy.linalg", "autograd.numpy.fft", "autograd.numpy.random")
-)
 
 MODULES: dict[str, Source] = {
     "autograd": together(
         _some(operators, *_OPERATORS),
         _some(boxes, *_BUILTINS),
         _some(primitives, primitive="deprecated_primitive"),
-        _loaded("autograd.numpy", "autograd.builtins", "autograd.extend", "autograd.differential_operators"),
     ),
     "autograd.builtins": _some(boxes, *_BUILTINS, "SequenceBox", "DictBox"),
     "autograd.core": together(
@@ -85,17 +76,14 @@ MODULES: dict[str, Source] = {
         _some(spaces, *_SPACES),
         absent("autograd.extend", dict.fromkeys(("JVPNode", "SparseObject", "VJPNode"), _NODES)),
     ),
-    "autograd.misc": together(  # `flatten` is the function, and not the module of that name
-        _loaded("autograd.misc.flatten", "autograd.misc.optimizers", "autograd.misc.tracers"),
-        module(f"{_HERE}.misc"),
-    ),
+    "autograd.misc": module(f"{_HERE}.misc"),  # `flatten` is the function, and not the module of that name
     "autograd.misc.fixed_points": module(f"{_HERE}.misc"),
     "autograd.misc.flatten": module(f"{_HERE}.misc"),
     "autograd.misc.optimizers": module(f"{_HERE}.misc"),
     "autograd.misc.tracers": together(
         module(f"{_HERE}.misc"), absent("autograd.misc.tracers", {"full_graph": _GRAPH})
     ),
-    "autograd.numpy": _NUMPY,
+    "autograd.numpy": lambda: arrays.NUMPY,
     "autograd.numpy.fft": lambda: arrays.FFT,
     "autograd.numpy.linalg": lambda: arrays.LINALG,
     "autograd.numpy.numpy_boxes": _some(boxes, "ArrayBox", "Box"),
@@ -104,9 +92,9 @@ MODULES: dict[str, Source] = {
         arrays, "match_complex", "repeat_to_match_shape", "unbroadcast", "unbroadcast_f", "metadata"
     ),
     "autograd.numpy.numpy_vspaces": _some(spaces, "ArrayVSpace", "ComplexArrayVSpace"),
-    "autograd.numpy.numpy_wrapper": together(_NUMPY, _some(arrays, "wrap_namespace")),
+    "autograd.numpy.numpy_wrapper": together(arrays.NUMPY, _some(arrays, "wrap_namespace")),
     "autograd.numpy.random": lambda: arrays.RANDOM,
-    "autograd.scipy": dict,  # its modules are loaded when they are asked for
+    "autograd.scipy": dict,
     "autograd.scipy.integrate": _scipy("integrate"),
     "autograd.scipy.linalg": _scipy("linalg"),
     "autograd.scipy.signal": _scipy("signal"),

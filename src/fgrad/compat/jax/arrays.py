@@ -6,6 +6,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -392,6 +393,15 @@ def named(function: Callable[..., Any], found: str, how: str = "") -> Callable[.
     function.__name__ = function.__qualname__ = found.rpartition(".")[2]
     function.__doc__ = f"Return what `{found}` does{how}."
     return function
+
+
+def special(name: str) -> Callable[..., Any]:
+    """Return a function of `fgrad.scipy.special`, which is loaded when it is called: it imports SciPy."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return getattr(import_module("fgrad.scipy.special"), name)(*args, **kwargs)
+
+    return named(function, f"fgrad.scipy.special.{name}")
 
 
 def of_elements(function: Callable[..., Any], *, inexact: bool = False) -> Callable[..., Array]:

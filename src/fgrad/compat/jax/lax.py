@@ -12,9 +12,19 @@ import numpy as np
 import fgrad
 import fgrad.lax
 import fgrad.nn
-import fgrad.scipy.special
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import OWN, Array, as_array, elementwise, made, moved, named, of_elements, opened
+from fgrad.compat.jax.arrays import (
+    OWN,
+    Array,
+    as_array,
+    elementwise,
+    made,
+    moved,
+    named,
+    of_elements,
+    opened,
+    special,
+)
 from fgrad.compat.jax.jaxprs import own_primitive
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.numpy import kept, of_one, product
@@ -358,10 +368,9 @@ PRIMITIVES = words(  # by fgrad's names
     "multiply negative power reshape rsqrt sign sin sinh slice sqrt square stop_gradient subtract sum tan "
     "tanh transpose where"
 )
-SPECIAL = renamed(
+SPECIAL = words(
     "digamma erf erf_inv:erfinv erfc igamma:gammainc igammac:gammaincc lgamma:gammaln bessel_i0e:i0e "
-    "bessel_i1e:i1e regularized_incomplete_beta:betainc betainc polygamma",
-    fgrad.scipy.special,
+    "bessel_i1e:i1e regularized_incomplete_beta:betainc betainc polygamma"
 )
 NAMES: dict[str, Any] = {
     **renamed(
@@ -383,7 +392,7 @@ NAMES: dict[str, Any] = {
     "convert_element_type": lambda operand, new_dtype: as_array(operand).astype(new_dtype),
     "integer_pow": lambda x, y: operator.pow(as_array(x), int(y)),
     "iota": lambda dtype, size: NUMPY["arange"](size, dtype=dtype),
-    **{name: of_elements(found) for name, found in SPECIAL.items()},
+    **{name: of_elements(special(found or name)) for name, _, found in (n.partition(":") for n in SPECIAL)},
     "map": lambda f, xs, *, batch_size=None: scan(lambda _, x: (None, f(x)), None, xs)[1],
     "rsqrt": lambda x: elementwise(lambda t: 1 / fnp.sqrt(t), x, inexact=True),
     **{name: _moving(*found) for name, found in MOVING.items()},

@@ -12,35 +12,33 @@ from typing import Any, NamedTuple, Union
 import numpy as np
 
 import fgrad
-import fgrad.scipy.special
-import fgrad.scipy.stats
 from fgrad.compat.jax import (
     avals,
     callbacks,
-    checkify,
     custom,
     devices,
     draws,
     errors,
-    examples,
     jaxprs,
     lax,
-    linalg,
     nn,
     numpy,
-    scipy,
-    test_util,
     transformations,
     trees,
     types,
 )
 from fgrad.compat.jax.arrays import Array, as_array, of_elements
-from fgrad.compat.standins import Source, absent, words
+from fgrad.compat.standins import Source, absent, module, together, words
 from fgrad.core.tensor import is_traced
 from fgrad.core.trace import Trace, current
 
 # libraries ask for its origin, which is `Union`
 ArrayLike = Union[Array, np.ndarray, np.bool_, np.number, bool, int, float, complex]  # noqa: UP007
+
+
+def _late(part: str, names: str) -> Source:
+    """Return the source of a table of names in a module that many programs do without."""
+    return lambda: getattr(import_module(f"fgrad.compat.jax.{part}"), names)
 
 
 def _public(found: Any) -> dict[str, Any]:
@@ -166,9 +164,22 @@ _DISTRIBUTIONS = words(
 
 def _distribution(name: str) -> Source:
     """Return the source of the functions of a distribution, which are of elements."""
-    found = getattr(fgrad.scipy.stats, name)
-    functions = words("cdf isf logcdf logpdf logpmf logsf pdf pmf ppf sf")
-    return lambda: {f: _elements(getattr(found, f)) for f in functions if hasattr(found, f)}
+
+    def names() -> dict[str, Any]:
+        found = getattr(import_module("fgrad.scipy.stats"), name)
+        functions = words("cdf isf logcdf logpdf logpmf logsf pdf pmf ppf sf")
+        return {f: _elements(getattr(found, f)) for f in functions if hasattr(found, f)}
+
+    return names
+
+
+def _special() -> dict[str, Any]:
+    found = import_module("fgrad.scipy.special")
+    return {
+        "logsumexp": nn.logsumexp,
+        "multigammaln": lambda a, d: _elements(lambda a: found.multigammaln(a, int(d)))(a),
+        **{name: _elements(getattr(found, name)) for name in _SPECIAL if hasattr(found, name)},
+    }
 
 
 # what only holds other modules, or what libraries import of which they use nothing on one device
@@ -184,7 +195,7 @@ _NAMES: dict[str, Mapping[str, Any] | Source] = {
     "jax": _MAIN,
     "jax._src.ad_util": jaxprs.AD | {"stop_gradient_p": lax.NAMES["stop_gradient_p"]},
     "jax._src.api_util": jaxprs.API,
-    "jax._src.checkify": checkify.NAMES,
+    "jax._src.checkify": _late("checkify", "NAMES"),
     "jax._src.state.types": {"AbstractRef": _kind("jax._src.state.types.AbstractRef", _REFS)},
     "jax._src.tree_util": trees.TREE_UTIL | {"_registry": trees.CONTAINERS},
     "jax._src.core": {
@@ -202,7 +213,7 @@ _NAMES: dict[str, Mapping[str, Any] | Source] = {
     },
     "jax._src.flatten_util": {"ravel_pytree": trees.ravel_pytree},
     "jax._src.distributed": {"global_state": SimpleNamespace(client=None)},
-    "jax._src.public_test_util": _public(test_util),
+    "jax._src.public_test_util": module("fgrad.compat.jax.test_util"),
     "jax._src.traceback_util": {
         "include_frame": lambda frame: "fgrad" not in frame.f_code.co_filename,
         "register_exclusion": lambda _: None,
@@ -244,8 +255,8 @@ _NAMES: dict[str, Mapping[str, Any] | Source] = {
         "enable_x64": _setting("jax_enable_x64"),
         "disable_x64": _setting("jax_enable_x64", default=False),
     },
-    "jax.example_libraries.optimizers": examples.OPTIMIZERS,
-    "jax.example_libraries.stax": examples.STAX,
+    "jax.example_libraries.optimizers": _late("examples", "OPTIMIZERS"),
+    "jax.example_libraries.stax": _late("examples", "STAX"),
     "jax.experimental.colocated_python.serialization": {
         "DeviceList": _kind("jax.experimental.colocated_python.serialization.DeviceList", devices.ONE)
     },
@@ -259,7 +270,7 @@ _NAMES: dict[str, Mapping[str, Any] | Source] = {
         name: _kind(f"jax.experimental.sparse.{name}", "fgrad.sparse has sparse matrices")
         for name in ("BCOO", "BCSR", "JAXSparse")
     },
-    "jax.experimental.checkify": checkify.NAMES,
+    "jax.experimental.checkify": _late("checkify", "NAMES"),
     _HIJAX: {
         **{name: _refused(f"{_HIJAX}.{name}", _REFS) for name in words("AvalQDD HiPrimitive MutableHiType")},
         **{name: lambda *args, **_: args for name in ("aval_method", "aval_property", "register_hitype")},
@@ -290,7 +301,7 @@ _NAMES: dict[str, Mapping[str, Any] | Source] = {
     "jax.interpreters.partial_eval": jaxprs.PARTIAL_EVAL,
     "jax.interpreters.xla": {"canonicalize_dtype_handlers": {np.ndarray: as_array}},
     "jax.lax": lax.NAMES | {"with_sharding_constraint": devices.device_put},
-    "jax.lax.linalg": linalg.LAX,
+    "jax.lax.linalg": _late("linalg", "LAX"),
     "jax.lib": {"__version__": "0.10.0"},
     "jax.monitoring": dict.fromkeys(  # nobody listens
         words("record_event record_event_duration_secs record_event_time_span record_scalar"), _nothing
@@ -299,21 +310,15 @@ _NAMES: dict[str, Mapping[str, Any] | Source] = {
     "jax.nn.initializers": nn.INITIALIZERS,
     "jax.numpy": numpy.NAMES,
     "jax.numpy.fft": numpy.FFT,
-    "jax.numpy.linalg": linalg.NUMPY,
+    "jax.numpy.linalg": _late("linalg", "NUMPY"),
     "jax.random": draws.NAMES,
-    "jax.scipy.sparse.linalg": scipy.SPARSE_LINALG,
-    "jax.scipy.linalg": linalg.SCIPY,
+    "jax.scipy.sparse.linalg": _late("scipy", "SPARSE_LINALG"),
+    "jax.scipy.linalg": _late("linalg", "SCIPY"),
     **{f"jax.scipy.stats.{name}": _distribution(name) for name in _DISTRIBUTIONS},
-    "jax.scipy.special": {
-        "logsumexp": nn.logsumexp,
-        "multigammaln": lambda a, d: _elements(lambda a: fgrad.scipy.special.multigammaln(a, int(d)))(a),
-        **{
-            n: _elements(getattr(fgrad.scipy.special, n)) for n in _SPECIAL if hasattr(fgrad.scipy.special, n)
-        },
-    },
+    "jax.scipy.special": _special,
     "jax.sharding": devices.SHARDING,
     "jax.stages": {"Compiled": transformations.Compiled, "Lowered": transformations.Lowered},
-    "jax.test_util": _public(test_util),
+    "jax.test_util": module("fgrad.compat.jax.test_util"),
     "jax.tree": trees.TREE,
     "jax.tree_util": trees.TREE_UTIL,
     "jax.version": _VERSION,
@@ -338,15 +343,7 @@ _ABSENT: dict[str, dict[str, str]] = {  # module: name: what to do instead
 
 
 def _source(name: str) -> Source:
-    """Return the source of a module: its names, and the modules in it, which programs may ask for late."""
-    found = _NAMES.get(name, {})
-    parts = [part for part in MODULES if part.rpartition(".")[0] == name]
-    return lambda: {
-        **absent(name, _ABSENT.get(name, {})),
-        **(found() if callable(found) else found),
-        **{part.rpartition(".")[2]: import_module(part) for part in parts},
-    }
+    return together(absent(name, _ABSENT.get(name, {})), _NAMES.get(name, {}))
 
 
-MODULES: dict[str, Source] = dict.fromkeys([*_PACKAGES, *_NAMES, *_ABSENT], dict)
-MODULES |= {name: _source(name) for name in MODULES}
+MODULES: dict[str, Source] = {name: _source(name) for name in (*_PACKAGES, *_NAMES, *_ABSENT)}

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 import fgrad.nn
-import fgrad.scipy.special
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import Array, as_array, elementwise, inexact, made, opened
+from fgrad.compat.jax.arrays import Array, as_array, elementwise, inexact, made, opened, special
 from fgrad.compat.jax.draws import NAMES as DRAWS
 from fgrad.compat.jax.numpy import NAMES as NUMPY
 from fgrad.compat.jax.numpy import averaged, of_one, shape_of, wrapped
@@ -33,7 +32,7 @@ def logsumexp(
     x, weights = as_array(a), None if b is None else as_array(b)._tensor
     values = inexact(x)._tensor
     values = values if where is None else fnp.where(opened(where), values, -np.inf)
-    found = fgrad.scipy.special.logsumexp(values, axis, weights, keepdims, return_sign)
+    found = special("logsumexp")(values, axis, weights, keepdims, return_sign)
     return wrapped(found, x.strong)
 
 
