@@ -22,6 +22,7 @@ WAITS = {  # primitives that look at values, and refuse some of them: a truth va
     *("fitted", "require", "guard", "solve", "second_minors", "slogdet", "qr", "eig", "eigh", "svd", "pinv"),
     *(
         "cholesky",
+        "cholesky_or_nan",
         "solve_triangular",
         "solve_banded",
         "lu_factor",

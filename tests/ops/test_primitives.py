@@ -753,7 +753,8 @@ def factorizations() -> list[Sample]:
             hermitian = x @ np.swapaxes(x.conj(), -1, -2) + np.eye(x.shape[-1], dtype=dtype)
             add("det", label, (x,), np.linalg.det, 3 if label == "one float64" else 2)
             add("slogdet", label, (x,), lambda x: tuple(np.linalg.slogdet(x)))
-            add("cholesky", label, (hermitian,), np.linalg.cholesky)
+            for primitive in ("cholesky", "cholesky_or_nan"):
+                add(primitive, label, (hermitian,), np.linalg.cholesky)
             cofactor = lambda x: np.linalg.det(x)[..., None, None] * np.swapaxes(np.linalg.inv(x), -1, -2)
             add("cofactor", label, (x,), cofactor, 1)
             add("minors", label, (x, x[..., ::-1, :].copy()), order=1)
@@ -1284,7 +1285,8 @@ SAMPLES = [
 
 UNCHECKED = {  # not checked here, each for its reason: tests/random and tests/transforms have them
     *("log_gamma", "logit_beta"),  # a sample follows its parameters along the quantile function
-    *("discrete", "pure_callback"),  # refuse to be differentiated; the latter is in tests/transforms
+    # refuse to be differentiated; see also tests/transforms, and tests/compiler/test_matrices.py
+    *("discrete", "pure_callback", "qr_raw"),
     "jit",  # is any program: tests/transforms/test_jit_composition.py
     "effect",  # has no output: tests/transforms/test_callbacks.py
     *("psum", "all_gather", "psum_scatter", "ppermute"),  # in a vmap: tests/transforms/test_collectives.py

@@ -332,6 +332,12 @@ def _qr(w: Writer, a: Any, *, mode: str) -> Any:
     return tuple([w.typed(x, a.aval.dtype) for x in (q, r)])
 
 
+@RULES.on("qr_raw")
+def _qr_raw(w: Writer, a: Any) -> Any:
+    found = _factored(w, "lapack.geqrf", a)
+    return found and tuple([w.typed(x, a.aval.dtype) for x in found])
+
+
 @RULES.on("eigh")
 def _eigh(w: Writer, a: Any, *, uplo: str) -> Any:
     found = _factored(w, "lapack.syevd", a, uplo=uplo)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.compat.numpy import matrix_loop
-from fgrad.compiler import matrices  # noqa: F401 -- whose rules come first
+from fgrad.compiler import matrices
 from fgrad.compiler.decompose import DOUBLE, RULES, Writer
 from fgrad.compiler.library import ON_PAIRS, is_native
 from fgrad.compiler.pairs import as_pairs, is_pair, pair_of, part_of
@@ -129,26 +129,45 @@ def _triangular(w: Writer, args: Any, avals: Any, results: Any, params: dict[str
     return (out,)
 
 
+@PAIRED.on("cholesky_or_nan")
+def _cholesky_or_nan(w: Writer, args: Any, avals: Any, results: Any, params: dict[str, Any]) -> Any:
+    *lead, n, _ = avals[0].shape
+    found = _called(w, ["cholesky_lo"], args, avals, results, lead=tuple(lead))
+    lower = np.tri(n, dtype=bool)
+    return found and (w.where(w.array(lower[..., None] if is_pair(avals[0]) else lower), found[0], 0.0),)
+
+
 @PAIRED.on("qr")
 def _qr(w: Writer, args: Any, avals: Any, results: Any, params: dict[str, Any]) -> Any:
     """Factor matrices as NumPy does: Householder's vectors, then the columns that are asked for."""
     (a,), (q, r) = avals, results
     *lead, m, n = a.shape
-    k = min(m, n)
-    wide = "m" if m <= n else "n"
-    tau = Aval((*lead, k), a.dtype)
     pair = (slice(None),) * is_pair(a)
-    names = ["qr_r_raw", f"qr_r_raw_{wide}"]
-    found = _called(w, names, args, avals, (tau, a), lead=tuple(lead), overwrites=True)
+    tau = Aval((*lead, min(m, n)), a.dtype)
+    found = _reflectors(w, args, a, tau)
     if found is None:
         return None
     loop = "qr_complete" if params["mode"] == "complete" and m > n else "qr_reduced"
-    made = _called(w, [loop], found[::-1], (a, tau), (q,), lead=tuple(lead))
+    made = _called(w, [loop], found, (a, tau), (q,), lead=tuple(lead))
     if made is None:
         return None
-    upper = w.slice(found[1], index=(..., slice(0, r.shape[-2]), slice(None), *pair))
+    upper = w.slice(found[0], index=(..., slice(0, r.shape[-2]), slice(None), *pair))
     kept = np.tri(n, r.shape[-2], dtype=bool).T
     return made[0], w.where(w.array(kept[..., None] if pair else kept), upper, 0.0)
+
+
+@PAIRED.on("qr_raw")
+def _qr_raw(w: Writer, args: Any, avals: Any, results: Any, params: dict[str, Any]) -> Any:
+    found = _reflectors(w, args, avals[0], results[1])
+    return found and (matrices.swapped(w, found[0], 1 + is_pair(avals[0])), found[1])
+
+
+def _reflectors(w: Writer, args: Any, a: Aval, tau: Aval) -> tuple[Var, ...] | None:
+    """Return Householder's vectors, r in their place, and their factors."""
+    wide = "m" if a.shape[-2] <= a.shape[-1] else "n"
+    names = ["qr_r_raw", f"qr_r_raw_{wide}"]
+    found = _called(w, names, args, (a,), (tau, a), lead=a.shape[:-2], overwrites=True)
+    return found and found[::-1]
 
 
 def _of_pairs(w: Writer, *args: Any, of: str, complex_avals: Any, **params: Any) -> Any:

@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 
 from fgrad import numpy as fnp
-from fgrad.core.tensor import is_abstract
+from fgrad.core.dispatch import bind
 from fgrad.names import offered as _offered
-from fgrad.ops.triangular import solve_triangular
-from fgrad.transforms.callbacks import pure_callback
-from fgrad.transforms.custom import custom_jvp
+from fgrad.numpy.linalg.arguments import square_matrices
 
 __all__ = ["cholesky", "ormqr", "symmetrized"]
 
@@ -61,35 +59,10 @@ def cholesky(a: Any, *, upper: bool = False) -> Any:
                 [[nan,  0.],
                  [nan, nan]]])
     """
-    x = fnp.asarray(a)
+    x = square_matrices(fnp.asarray(a))
     x = _adjoint(x) if upper else x
-    try:
-        low = _FACTOR(x) if is_abstract(x) else fnp.linalg.cholesky(x)
-    except np.linalg.LinAlgError:
-        low = _FACTOR(x)
+    low = bind("cholesky_or_nan", x)
     return _adjoint(low) if upper else low
-
-
-def _run(a: Any) -> Any:
-    try:
-        return np.linalg.cholesky(a)
-    except np.linalg.LinAlgError:
-        if a.ndim > 2:
-            return np.stack([_run(part) for part in a])
-        return np.tril(np.full_like(a, np.nan))
-
-
-def _push(primals: Any, tangents: Any) -> Any:
-    # dl = l Phi(l^-1 da l^-H), Phi the lower triangle with half the diagonal
-    low, (da,) = _FACTOR(*primals), tangents
-    left = solve_triangular(low, fnp.tril(da) + _adjoint(fnp.tril(da, -1)), lower=True)
-    both = _adjoint(solve_triangular(low, _adjoint(left), lower=True))
-    return low, fnp.tril(low @ (fnp.tril(both) + fnp.tril(both, -1)) / 2)
-
-
-# for matrices whose values are not known yet, so that nobody can be told of an error
-_FACTOR: Any = custom_jvp(lambda a: pure_callback(_run, a, a, vmap_method="broadcast_all"))
-_FACTOR.defjvp(_push)
 
 
 def _adjoint(x: Any) -> Any:

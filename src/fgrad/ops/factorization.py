@@ -6,7 +6,7 @@ cotangent of X -> B X C is B^T ct C^T. `a.T` and `a.H` below stand for transpose
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.linalg import LinAlgError
@@ -64,6 +64,31 @@ declare(
     shape=lambda a: a,
     batch=batch_in_front("cholesky"),
     matrices=MatrixLoop("cholesky_lo", checked=1),
+    stored=of_matrices("0", "0"),
+)
+
+
+def _run_cholesky_or_nan(a: Any) -> Any:
+    try:
+        return _run_cholesky(a)
+    except LinAlgError:
+        if a.ndim > 2:
+            return np.stack([_run_cholesky_or_nan(part) for part in a])
+        return np.tril(np.full_like(a, np.nan))
+
+
+def _cholesky_or_nan(ct: Any, out: Any) -> Any:
+    n = out.shape[-1]
+    lower = triangle(out, n, n, bool, lower=True)  # NaN does not get out of it, in forward mode either
+    return _cholesky(bind("where", lower, ct, 0), out)
+
+
+declare(
+    "cholesky_or_nan",  # which refuses no matrix: its factor is NaN
+    run=_run_cholesky_or_nan,
+    vjp=by_argument(_cholesky_or_nan, exact=True),
+    shape=lambda a: a,
+    batch=batch_in_front("cholesky_or_nan"),
     stored=of_matrices("0", "0"),
 )
 
@@ -133,6 +158,24 @@ declare(
     many=True,
     checks=True,
     stored=of_matrices("0", params={"mode": one_of("reduced", "complete")}),
+)
+
+
+def _refuse(ct: Any) -> NoReturn:
+    raise TypeError("qr with mode='raw' has no rule for Tensors; use mode='reduced' or 'complete'")
+
+
+declare(
+    "qr_raw",  # Householder's reflectors below the diagonal of r, all transposed, and their factors
+    run=lambda a: tuple(np.linalg.qr(a, "raw")),
+    vjp=lambda _: VJP(_refuse),
+    shape=lambda a: (
+        Aval((*a.shape[:-2], *a.shape[:-3:-1]), a.dtype),
+        Aval((*a.shape[:-2], min(a.shape[-2:])), a.dtype),
+    ),
+    batch=batch_in_front("qr_raw"),
+    many=True,
+    stored=of_matrices("0"),
 )
 
 

@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 
 from fgrad.compat.numpy import QRResult, SVDResult
-from fgrad.core.aval import Aval
 from fgrad.core.dispatch import bind, unary
-from fgrad.core.tensor import is_traced, is_tracked, wrap
+from fgrad.core.tensor import is_traced, wrap
 from fgrad.numpy.indexing import stop_gradient, take_along_axis
 from fgrad.numpy.linalg.arguments import linalg_function, square_matrices, stacked_matrices
 from fgrad.numpy.linalg.eigenvalues import eigh, eigvalsh
 from fgrad.numpy.ordering import argsort, sort
 from fgrad.numpy.permutations import flip
 from fgrad.ops import linear, matrices, undetermined
-from fgrad.transforms.callbacks import pure_callback
 
 
 @linalg_function(np.linalg.cholesky)
@@ -82,12 +80,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
         raise ValueError(f"Unrecognized mode '{mode}'")
     a = stacked_matrices(a)
     if mode == "raw":
-        if is_tracked(a):
-            raise TypeError("qr with mode='raw' has no rule for Tensors; use mode='reduced' or 'complete'")
-        *stack, m, n = a.shape
-        shapes = [Aval((*stack, n, m), a.dtype), Aval((*stack, min(m, n)), a.dtype)]
-        raw = pure_callback(lambda x: list(np.linalg.qr(x, "raw")), shapes, a, vmap_method="broadcast_all")
-        return tuple(raw)
+        return tuple(bind("qr_raw", a))
     m, n = a.shape[-2:]
     q, r = bind("qr", a, mode="complete" if mode == "complete" and m > n else "reduced")
     return r if mode == "r" else QRResult(q, r)
