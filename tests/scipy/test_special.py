@@ -74,6 +74,50 @@ def test_complex_functions_end_where_scipy_does():
         fg.grad(fg.grad(theirs.gamma, holomorphic=True), holomorphic=True)(1.5 + 0.5j)
 
 
+LOGARITHMS = {  # a function, with its derivatives over it, or its own, as differences of digamma functions
+    "betaln": lambda a, b: (mp.psi(0, a) - mp.psi(0, a + b), mp.psi(0, b) - mp.psi(0, a + b)),
+    "beta": lambda a, b: (mp.psi(0, a) - mp.psi(0, a + b), mp.psi(0, b) - mp.psi(0, a + b)),
+    "poch": lambda z, m: (mp.psi(0, z + m) - mp.psi(0, z), mp.psi(0, z + m)),
+    "binom": lambda n, k: (
+        mp.psi(0, n + 1) - mp.psi(0, n - k + 1),
+        mp.psi(0, n - k + 1) - mp.psi(0, k + 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOGARITHMS)
+def test_differences_of_digamma_functions_keep_their_digits(name):
+    """Where one parameter is large beside the other, the digamma functions agree in all of theirs."""
+    f = getattr(theirs, name)
+    sizes = 10.0 ** np.random.default_rng(3).uniform(-12, 15, (80, 2))
+    with np.errstate(all="ignore"), mp.workdps(60):
+        for a, b in sizes if name != "binom" else np.sort(sizes)[:, ::-1]:
+            value = f(a, b)
+            if name != "betaln" and not 1e-250 < value < 1e250:
+                continue
+            exact = LOGARITHMS[name](mp.mpf(a), mp.mpf(b))
+            for i in range(2):
+                found = fg.grad(f, argnums=i)(a, b) / (1.0 if name == "betaln" else value)
+                close(found, exact[i], 1e-12, 0.0)
+            if name == "betaln":
+                twice = fg.grad(fg.grad(f))(a, b)
+                close(twice, mp.psi(1, mp.mpf(a)) - mp.psi(1, mp.mpf(a) + mp.mpf(b)), 1e-14, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "point", "i", "exact"),
+    [
+        ("powm1", (2.0, -60.2), 0, -60.2 * 2.0**-61.2),
+        ("powm1", (2.0, -60.2), 1, np.log(2) * 2.0**-60.2),
+        ("powm1", (1e-12, 3.0), 1, 1e-36 * np.log(1e-12)),
+        ("inv_boxcox1p", (-60.0, 0.0), 0, np.exp(-60.0)),
+        ("inv_boxcox1p", (-60.0, 0.0), 1, -1800 * np.exp(-60.0)),
+    ],
+)
+def test_slopes_of_small_powers_are_not_taken_from_powers_less_one(name, point, i, exact):
+    close(fg.grad(getattr(theirs, name), argnums=i)(*point), exact, 1e-12, 0.0)
+
+
 COMPLEX = {
     "erf": mp.erf,
     "erfc": mp.erfc,

@@ -91,8 +91,8 @@ def _inv_boxcox(value: Expr, y: Expr, power: Expr) -> tuple[Expr, Expr]:
     return by_value, fn.multiply_no_nan(value * y * y, by_log) + beside
 
 
-def _powm1(f: Expr, x: Expr, y: Expr) -> Any:
-    return ATOMS["power"].slopes(f + 1, x, y)
+def _powm1(_: Expr, x: Expr, y: Expr) -> Any:
+    return ATOMS["power"].slopes(fn.power(x, y), x, y)
 
 
 def _tklmbda(f: Expr, x: Expr, lmbda: Expr) -> tuple[Expr, Expr]:
@@ -159,7 +159,7 @@ declare({
     "boxcox":     Row("x lmbda", lambda f, x, p: _boxcox(x, p, fn.log, _plain), "exprel(p log x) log x"),
     "boxcox1p":   Row("x lmbda", lambda f, x, p: _boxcox(x, p, fn.log1p, _plus_one), "exprel(p log x) log x"),
     "inv_boxcox": Row("y lmbda", _inv_boxcox, "chain rule"),
-    "inv_boxcox1p": Row("y lmbda", lambda f, y, p: _inv_boxcox(f + 1, y, p), "chain rule"),
+    "inv_boxcox1p": Row("y lmbda", lambda f, y, p: _inv_boxcox(fn.inv_boxcox(y, p), y, p), "chain rule"),
     "powm1":      Row("x y", _powm1, "4.2.27"),
     "tklmbda":    Row("x lmbda", _tklmbda, "inverse of the quantile function"),
     "agm":        Row("a b", _agm, "19.22.1, 19.18.1"),

@@ -10,6 +10,7 @@ from scipy import special
 
 from fgrad.core.dispatch import bind, unary
 from fgrad.extend.engine import Expr, as_value, declare_word, fn, where
+from fgrad.scipy.special.formulas import DIGAMMA_FAR, FAR
 from fgrad.scipy.special.primitives import Row, declare, hidden, zero_unless, zero_where
 
 Formula = Callable[..., Expr]
@@ -163,6 +164,33 @@ def _folded_psi(x: Expr) -> Expr:
     return fn.psi(where(_is_low(x), 1 - x, x))
 
 
+def _psi_rise(x: Expr, d: Expr) -> Expr:
+    """Return psi(x + d) - psi(x) for numbers from one half on, where neither is known to so many digits.
+
+    Both are raised to where the asymptotic series holds (5.5.2, 5.11.2). Each difference is divided by `d`,
+    and all that are large have one sign.
+    """
+    endless = fn.isinf(d)
+    d = where(endless, 1.0, d)
+    y = x + d
+    low = sum((1 / ((x + k) * (y + k)) for k in range(1, int(FAR))), 1 / (x * y))
+    x, y = x + FAR, y + FAR
+    u, v = _inverse_square(x), _inverse_square(y)
+    series: Any = DIGAMMA_FAR[-1] * u
+    quotient: Any = DIGAMMA_FAR[-1]
+    for c in DIGAMMA_FAR[-2::-1]:  # by Horner's rule the series in u, and its divided difference
+        series, quotient = (series + c) * u, quotient * v + (series + c)
+    far = 0.5 / (x * y) + quotient * (u / y + v / x)
+    return where(endless, math.inf, fn.log1p(d / x) + d * (low + far))
+
+
+def _folded_rise(x: Expr, d: Expr) -> Expr:
+    """Return the difference of the folded psi at x + d and at x."""
+    low, low_end = _is_low(x), _is_low(x + d)
+    gap = where(low, where(low_end, -d, x + d - (1 - x)), where(low_end, 1 - (x + d) - x, d))
+    return _psi_rise(where(low, 1 - x, x), gap)
+
+
 def _psi(_: Expr, x: Expr) -> tuple[Expr]:
     low = _is_low(x)
     rest = fn.trigamma(where(low, 1 - x, x))
@@ -179,7 +207,7 @@ def _rgamma(_: Expr, x: Expr) -> tuple[Expr]:
 
 
 def _beta(f: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    s, low_sum = a + b, _is_low(a + b)
+    low_sum = _is_low(a + b)
 
     def by_first(a: Expr, b: Expr) -> Expr:
         low = _is_low(a)
@@ -197,7 +225,7 @@ def _beta(f: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
             zero_unless(low_sum, difference, (a, -0.25), (b, 0.3)),
             zero_unless(low, lambda a: f * _cosine(a) / _sine(a), (a, 0.5)),
         )
-        return f * (_folded_psi(a) - _folded_psi(s)) - math.pi * poles
+        return -f * _folded_rise(a, b) - math.pi * poles
 
     return by_first(a, b), by_first(b, a)
 
@@ -212,7 +240,7 @@ def _betaln(_: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
         poles = fn.multiply_no_nan(
             _sine(gap), 1 / (_sine(left) * _sine(right))
         )  # cot(pi left) - cot(pi right)
-        return _folded_psi(a) - _folded_psi(s) - math.pi * poles
+        return -_folded_rise(a, b) - math.pi * poles
 
     return by_first(a, b), by_first(b, a)
 
@@ -236,16 +264,22 @@ def _poch(f: Expr, z: Expr, m: Expr) -> tuple[Expr, Expr]:
         )
         - zero_unless(ends, lambda f, w: math.pi * f * _cosine(w) / _sine(w), (f, 1.0), (z + m, 0.25))
     )
-    return f * (_folded_psi(z + m) - _folded_psi(z)) + poles, f * fn.psi(z + m)
+    return f * _folded_rise(z, m) + poles, f * fn.psi(z + m)
 
 
 def _binom(f: Expr, n: Expr, k: Expr) -> tuple[Expr, Expr]:
-    def times_psi(a: Expr) -> Expr:  # f = sin(pi a) beta(n + 1, 1 - a) / pi for a = k + 1, a = n - k + 1
+    def poles(a: Expr) -> Expr:  # f = sin(pi a) beta(n + 1, 1 - a) / pi for a = k + 1, a = n - k + 1
         pole = lambda n, a: _cosine(a) * fn.beta(n + 1, 1 - a)
-        return f * _folded_psi(a) - zero_unless(_is_low(a), pole, (n, 1.25), (a, -0.6))
+        return zero_unless(_is_low(a), pole, (n, 1.25), (a, -0.6))
 
-    rest = times_psi(n - k + 1)
-    return f * fn.psi(n + 1) - rest, rest - times_psi(k + 1)
+    top, rest = n + 1, n - k + 1
+    begins = zero_unless(
+        _is_low(top), lambda f, w: math.pi * f * _cosine(w) / _sine(w), (f, 1.0), (top, 0.25)
+    )
+    return (
+        f * _folded_rise(rest, k) - begins + poles(rest),
+        f * _folded_rise(k + 1, n - 2 * k) - poles(rest) + poles(k + 1),
+    )
 
 
 # In powers too: at the ends of the probabilities, a logarithm would hide behind zero that a slope has none.
