@@ -90,6 +90,7 @@ CASES = [
     *(Case(n, f"ddof {d}", (C,), (("axis", a), ("ddof", d)), 2) for n in ("var", "std")
         for a in (None, 1) for d in (1, 0.5)),
     *(Case(n, "correction", (C,), (("correction", 1),), 1) for n in ("var", "std")),
+    *(Case(n, "correction and ddof", (C,), (("correction", 1), ("ddof", 1))) for n in ("var", "std")),
     *(Case(n, "mean", (C,), (("axis", 1), ("mean", np.mean(C, 1, keepdims=True))))
         for n in ("var", "std")),
     *(Case(n, f"complex axis {a}", (values((2, 3), dtype=complex), a), (), 2)

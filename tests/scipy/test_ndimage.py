@@ -140,6 +140,9 @@ def test_values_of_filters(mode):
             same(name, normal(4, 5), normal(*shape, seed=1), origin=(0, -1), **options)
             for axes in ((0, 2), (2, 0)):
                 same(name, normal(4, 2, 5), normal(*shape, seed=1), axes=axes, **options)
+                if shape == (2, 3):
+                    same(name, normal(4, 2, 5), normal(*shape, seed=1), axes=axes, origin=(0, -1), **options)
+            same(name, normal(4, 5), normal(*shape, seed=1), axes=(1, 0), origin=(0, -1), **options)
     for sigma in (0.5, (1.0, 2.0), (0, 1.3)):
         for order in (0, 1, 2, 3, (0, 1)):
             same("gaussian_filter", normal(6, 5), sigma, order, **options)

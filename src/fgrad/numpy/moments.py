@@ -127,6 +127,19 @@ def var(
     return stored(as_scalar(y), out)
 
 
+def lost_freedom(ddof: Any, correction: Any) -> Any:
+    """Return what is subtracted from the number of elements, which has two names.
+
+    Raises:
+        ValueError: both are given.
+    """
+    if correction is not NO_VALUE:
+        if ddof != 0:
+            raise ValueError("ddof and correction can't be provided simultaneously.")
+        ddof = correction
+    return ddof.item() if isinstance(ddof, np.integer) else ddof
+
+
 def _spread(
     a: Any,
     axis: Any,
@@ -146,7 +159,7 @@ def _spread(
     dtype = None if dtype is None else np.dtype(dtype)
     axes = axes_of(axis, len(a.shape))
     own = a.dtype if dtype is None and a.dtype.char == "e" else dtype
-    ddof = ddof if correction is NO_VALUE else correction
+    ddof = lost_freedom(ddof, correction)
     if where is True and mean is NO_VALUE and own is None and a.dtype.kind in "fc" and 0 not in a.shape:
         gap = linear.centered(a, axes)
         if out is None and ddof.__class__ is int and not ddof:
@@ -163,7 +176,7 @@ def _spread(
     squares = abs2(gap) if a.dtype.kind not in "iuf" else unary("square", gap)
     total = sum(squares, axes, asked(dtype, out, squares), keepdims=keepdims)
     total = total if out is None else linear.convert(total, target(out).dtype)
-    n = _count(a, axes, where, keepdims) - (ddof.item() if isinstance(ddof, np.integer) else ddof)
+    n = _count(a, axes, where, keepdims) - ddof
     if not hasattr(n, "dtype") and n > 0:
         return of(_quotient(total, n))
     if total.dtype.kind != "f":

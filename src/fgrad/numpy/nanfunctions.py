@@ -13,7 +13,7 @@ from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.dispatch import bind, unary
 from fgrad.numpy.arrays import as_value, next_to, seen
 from fgrad.numpy.cumulative import cumprod, cumsum
-from fgrad.numpy.moments import abs2, rooted
+from fgrad.numpy.moments import abs2, lost_freedom, rooted
 from fgrad.numpy.moments import mean as _mean
 from fgrad.numpy.moments import var as _var
 from fgrad.numpy.reductions import extremum, prod, sum
@@ -290,10 +290,7 @@ def _spread(
     of: Callable[[Any], Any],
 ) -> Any:
     """Return a function of the variance of the elements that are not NaN."""
-    if correction is not NO_VALUE and ddof != 0:
-        raise ValueError("ddof and correction can't be provided simultaneously.")
-    ddof = ddof if correction is NO_VALUE else correction
-    ddof = ddof.item() if isinstance(ddof, np.integer) else ddof
+    ddof = lost_freedom(ddof, correction)
     where = _everywhere(where)
     x, nan = _split(a, 0)
     if nan is None:

@@ -199,6 +199,8 @@ def _everywhere(
     """Return the weighted sums of neighbours along `axes`."""
     rank = len(x.shape)
     axes = _axes(axes, rank)
+    if len(axes) == rank:  # SciPy reads their order only where there are fewer
+        axes = tuple(range(rank))
     if len(w.shape) != len(axes) or 0 in w.shape:
         raise RuntimeError(f"weights.ndim ({len(w.shape)}) must match len(axes) ({len(axes)})")
     origins = list(origin) if isinstance(origin, list | tuple | np.ndarray) else [origin] * len(axes)
