@@ -351,3 +351,25 @@ def test_parameters_out_of_range_are_refused(call):
 def test_what_is_not_real_is_refused(call):
     with pytest.raises(TypeError):
         call()
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize(
+    ("name", "params", "law"),
+    [
+        ("student_t", (0.01,), stats.t(0.01)),
+        ("f", (0.01, 0.01), stats.f(0.01, 0.01)),
+        ("f", (0.4, 0.01), stats.f(0.4, 0.01)),
+    ],
+)
+def test_quotients_of_gamma_samples_overflow_where_they_are_too_large_alone(name, params, law, dtype):
+    """Their parts underflow: quotients of zeros were NaN, those of zeros and others infinite."""
+    n = 20_000
+    with np.errstate(all="ignore"):
+        drawn = np.asarray(getattr(random, name)(random.key(2), *params, size=n, dtype=dtype))
+        assert not np.isnan(drawn).any()
+        for x in (1e30, np.finfo(dtype).max / 2):
+            expected = law.sf(min(x, 1e150)) * (1.0 if x < 1e150 else (1e150 / x) ** 0.005)
+            if name == "student_t":
+                expected *= 1.0 if x < 1e150 else (1e150 / x) ** 0.005
+            assert abs(np.mean(drawn > x) - expected) < 5 * np.sqrt(expected / n)

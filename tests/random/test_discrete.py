@@ -23,6 +23,8 @@ def rng():
         ("poisson", (np.array([1.0, 30.0]),), {}),
         ("binomial", (10, 0.3, 50), {}),
         ("integers", (5, None, 50), {}),
+        ("integers", (0, 2**64, 5), {"dtype": np.uint64}),
+        ("integers", (2**63, 2**64, 5), {"dtype": np.uint64}),
         ("integers", (-3, 7, (2, 3)), {"dtype": np.int32, "endpoint": True}),
         ("permutation", (10,), {}),
         ("permutation", (np.arange(12).reshape(4, 3),), {}),

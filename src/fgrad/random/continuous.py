@@ -365,6 +365,15 @@ def _standard_gamma(source: Any, shape: Any) -> Any:
     return _following(z, y, bind("log_gamma", y, shape))
 
 
+def _log_standard_gamma(source: Any, shape: Any) -> Any:
+    """Return logarithms of gamma samples, of which quotients neither overflow nor are NaN."""
+    source = keyed(source, shape)
+    if not is_generator(source):
+        return _log_gamma(source, shape)
+    with np.errstate(divide="ignore"):  # those of a Generator may have underflowed
+        return functions.log(_standard_gamma(source, shape))
+
+
 @_sampler
 def gamma(source: Any, shape: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the gamma distribution of shape `shape` and scale `scale`.
@@ -436,7 +445,7 @@ def student_t(
     first, second = several(source, 2)
     top = normals(first, shape, kind, df, loc, scale)
     half = spread(df / 2.0, shape)
-    width = functions.sqrt(half / _standard_gamma(second, half))
+    width = functions.exp(0.5 * (functions.log(half) - _log_standard_gamma(second, half)))
     return loc + scale * (top * sent(width, loc, scale))
 
 
@@ -460,10 +469,10 @@ def f(source: Any, dfnum: Any, dfden: Any, size: Any = None, dtype: Any = FLOAT6
     _, dfnum, dfden = read(dtype, dfnum=dfnum, dfden=dfden)
     shape = size_of(size, dfnum, dfden)
     top, bottom = (
-        sent(_standard_gamma(s, spread(df / 2.0, shape)), dfnum, dfden)
+        sent(_log_standard_gamma(s, spread(df / 2.0, shape)) - functions.log(df), dfnum, dfden)
         for s, df in zip(several(source, 2), (dfnum, dfden), strict=True)
     )
-    return (top * dfden) / (bottom * dfnum)
+    return functions.exp(top - bottom)
 
 
 @_sampler

@@ -131,6 +131,8 @@ def integers(
         True
     """
     low, high = (0, low) if high is None else (low, high)
+    if isinstance(high, int) and high == 2**64 and not endpoint:  # the end of uint64, which is in no dtype
+        high, endpoint = np.uint64(high - 1), True
     low, high = _fixed(low, "low", high), _fixed(high, "high", low)
     shape = size_of(size, low, high)
     kind = np.dtype(dtype)
