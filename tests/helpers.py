@@ -22,6 +22,7 @@ from tests.slow import OTHERS
 import fgrad as fg
 import fgrad.numpy as fnp
 from fgrad import config
+from fgrad.kernels import compilation
 
 ROUNDING = {"float32": 2e-5, "complex64": 2e-5, "float64": 1e-10, "complex128": 1e-10}
 
@@ -29,6 +30,13 @@ ROUNDING = {"float32": 2e-5, "complex64": 2e-5, "float64": 1e-10, "complex128": 
 def drawn(count: int) -> int:
     """Return how many of `count` random programs to draw: a tenth, or the part `RANDOM_PROGRAMS` says."""
     return max(10, round(count * float(os.environ.get("RANDOM_PROGRAMS", "0.1"))))
+
+
+def optimised(written: str) -> str:
+    """Return what LLVM makes of a text in its language, in the same."""
+    module = compilation._parsed(written)
+    compilation._improve(module, compilation.passes_for(written))
+    return str(module)
 
 
 def unchecked(reason: str) -> pytest.MarkDecorator:

@@ -13,7 +13,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.dispatch import bind
 from fgrad.core.primitive import PRIMITIVES, Primitive, by_argument, flat
 from fgrad.ops.linear import sum_axes
-from fgrad.testing import check_grads, check_primitive, check_row
+from fgrad.testing import check_grads, check_primitive
 
 X = np.array([[0.3, -0.7, 1.1], [0.5, 0.9, -1.3]])
 BOTH = ("fwd", "rev")
@@ -379,9 +379,3 @@ def test_narrow_dtypes_agree_with_wide_ones(plant):
 def test_an_unknown_primitive():
     with pytest.raises(KeyError):
         check_primitive("no such primitive", X)
-
-
-def test_former_names_remain():
-    negated = fg.extend.elementwise(lambda x: -x)
-    check_row(negated.row, X)
-    assert (check_row, negated.row) == (check_primitive, negated.primitive)

@@ -591,8 +591,5 @@ def _examples(x: Any) -> Any:
     return np.stack(new)
 
 
-check_row = check_primitive  # its former name
-
-
 def __dir__() -> list[str]:
     return _offered(globals())

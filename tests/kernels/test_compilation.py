@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from tests.helpers import optimised
 
 from fgrad.compat import llvmlite
 from fgrad.kernels import compilation, native
@@ -161,7 +162,7 @@ def kernel(slots, args, lo, hi):
 
     def roots(bounds):
         written = compilation.assembly(text.format(bounds), "kernel", "x")
-        made = str(compilation.optimised(written, compilation.target_machine()))
+        made = optimised(written)
         return len(re.findall(r"= .*double @llvm\.sqrt\.f64\(", made))
 
     assert roots("range(lo, hi)") == roots("range(np.uintp(3))") == 1

@@ -111,7 +111,7 @@ def test_bits_do_not_depend_on_threads(shape: tuple[int, ...], axis: int, monkey
     found = []
     for count in (1, 2, 5):
         fourier.plan.cache_clear()
-        monkeypatch.setattr(threads, "_threads", lambda count=count: count)
+        monkeypatch.setattr(threads, "get_num_threads", lambda count=count: count)
         found.append(transformed(x, axis, 1.0, forward=True))
     fourier.plan.cache_clear()
     assert error(found[0], np.fft.fft(x, axis=axis), axis) < 3

@@ -93,7 +93,7 @@ def test_numba_adds_up_in_parts_too(monkeypatch):
 
 
 def test_one_thread_adds_up_in_few_places_and_in_many(monkeypatch):
-    monkeypatch.setattr(threads, "_threads", lambda: 4)
+    monkeypatch.setattr(threads, "get_num_threads", lambda: 4)
     monkeypatch.setattr(threads, "share", lambda *_: pytest.fail("it was shared"))
     ct, first, where = np.ones((1, 70_000)), np.zeros(1, int), np.arange(70_000)[None]
     for columns in (10, threads.ELEMENTS, gather_scatter.SPARSE * ct.size + 1):

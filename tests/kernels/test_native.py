@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from tests.helpers import unchecked
+from tests.helpers import optimised, unchecked
 from tests.kernels import by_numba
 
 import fgrad as fg
@@ -332,7 +332,7 @@ def kernel(slots, args, lo, hi):
 def vectors_of(text):
     """Return how many vectors of numbers there are in what LLVM made of the kernel."""
     written = compilation.assembly(text, "kernel", "kernel")
-    return str(compilation.optimised(written, compilation.target_machine())).count(" x double>")
+    return optimised(written).count(" x double>")
 
 
 @compiled_only

@@ -112,7 +112,7 @@ def test_threads_change_no_bit(count, monkeypatch):
     np.testing.assert_allclose(alone[0][[0, 1999]], np.concatenate(expected[0]), rtol=1e-12)
     np.testing.assert_allclose(alone[1], expected[1], rtol=1e-10, atol=1e-12)
     monkeypatch.undo()
-    monkeypatch.setattr(threads, "_threads", lambda: count)
+    monkeypatch.setattr(threads, "get_num_threads", lambda: count)
     assert threads.parts(rows.parts.size - 1, data.size) == count
     for _ in range(5):
         shared = (

@@ -10,7 +10,7 @@ from fgrad.kernels import threads
 
 @pytest.fixture
 def three(monkeypatch):
-    monkeypatch.setattr(threads, "_threads", lambda: 3)
+    monkeypatch.setattr(threads, "get_num_threads", lambda: 3)
 
 
 def test_parts_cover_everything_once(three):
@@ -51,7 +51,7 @@ def test_pieces_cover_the_range_and_grow_smaller():
 
 
 def test_a_worker_that_does_not_wake_up_holds_nobody_up(monkeypatch):
-    monkeypatch.setattr(threads, "_threads", lambda: 2)
+    monkeypatch.setattr(threads, "get_num_threads", lambda: 2)
     asleep = SimpleQueue()
     monkeypatch.setattr(threads, "_jobs", lambda: asleep)
     seen = np.zeros(1000, int)

@@ -5,6 +5,7 @@ import re
 import mpmath as mp
 import numpy as np
 import pytest
+from tests.helpers import optimised
 
 from fgrad.compiler.elementwise import elementwise
 from fgrad.expr import special
@@ -232,7 +233,7 @@ def test_loops_over_trigonometric_functions_call_whole_vectors():
     if INTERPRETED:
         pytest.skip("nothing is compiled")
     code = compilation.assembly(kernel("sin", np.float64).text(np.dtype("d")), "function", "f")
-    code = str(compilation.optimised(code, compilation.target_machine()))
+    code = optimised(code)
     assert "x double> @fgrad_libm_sin_" in code.partition("define ")[2]
 
 
@@ -287,8 +288,7 @@ def kernel(x, out):
 @pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
 def test_lines_without_a_loop_do_not_call_whole_vectors():
     """LLVM calls those by the usual convention, which they have not: behind that nothing is defined."""
-    machine = compilation.target_machine()
-    lines = str(compilation.optimised(compilation.assembly(LINES, "function", "f"), machine))
+    lines = optimised(compilation.assembly(LINES, "function", "f"))
     body = lines[lines.index("@f(") : lines.index("\n}", lines.index("@f("))]
     assert body.count("double @fgrad_libm_sin(double") == 4
     x, out = 1e8 * np.arange(1.0, 65.0), np.zeros(4)
@@ -351,6 +351,5 @@ def kernel(slots, args, lo, hi):
     for i in range(lo, hi):
         x[i] = x[i] + libm_tan(1e7)
 """
-    machine = compilation.target_machine()
-    made = str(compilation.optimised(compilation.assembly(text, "kernel", "same"), machine))
+    made = optimised(compilation.assembly(text, "kernel", "same"))
     assert "double @fgrad_libm_tan(double %" in made  # which its variants for vectors have

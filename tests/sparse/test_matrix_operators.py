@@ -159,7 +159,7 @@ def test_threads_share_products_and_change_no_bit(monkeypatch):
     x, v = RNG.uniform(0.5, 1.5, size), RNG.standard_normal((size, 2))
     found = []
     for count in (1, 2, 3):
-        monkeypatch.setattr(threads, "_threads", lambda count=count: count)
+        monkeypatch.setattr(threads, "get_num_threads", lambda count=count: count)
         J = jac(x)
         assert threads.parts(1000, J.matrix.nnz) == count
         found.append([(J @ v).tobytes(), (J.T @ v).tobytes(), (J.T @ (v[:, 0] + 1j)).tobytes()])

@@ -258,14 +258,20 @@ class Elements:
 
     def elementwise(self, equation: Equation, at: Indices) -> Value:
         """Return the element of a primitive that computes each element from its operands'."""
+        found = self._computed(equation, lambda a: self.value(a, aligned(at, a.aval.shape)))
+        assert found is not None  # noqa: S101 -- since all its operands have elements
+        return found
+
+    def _computed(self, equation: Equation, element: Callable[[Var], Value | None]) -> Value | None:
+        """Return what an equation makes of an `element` of each of its variables; None where one is None."""
         (out,) = equation.outs
         compute = loop_dtypes(equation)
         operands = []
         for a, dtype in zip(equation.args, compute, strict=True):
-            if isinstance(a, Var):
-                operands.append(self.converted(a, aligned(at, a.aval.shape), dtype))
-            else:
-                operands.append(self.constant(a, dtype))
+            value = element(a) if isinstance(a, Var) else self.constant(a, dtype)
+            if value is None:
+                return None
+            operands.append(self.convert(value, dtype))
         return self.convert(self.apply(equation.name, operands, compute[-1]), out.aval.dtype)
 
     def apply(self, name: str, operands: Sequence[Value], dtype: np.dtype[Any]) -> Value:
@@ -406,18 +412,13 @@ class Elements:
         work -= scalar_work(name) if name in ATOMS else work + 1
         if work < 0 or x.aval.dtype.kind != "f" or [a.aval for a in arrays] != [x.aval]:
             return None
-        operands, compute = [], loop_dtypes(equation)
-        for a, dtype in zip(equation.args, compute, strict=True):
+
+        def element(a: Var) -> Value | None:
             if a is arrays[0]:
-                found = self._scaled(a, at, guard, work)
-                if found is None:
-                    return None
-                operands.append(self.convert(found, dtype))
-            elif isinstance(a, Var):
-                operands.append(self.converted(a, (HERE,) * len(a.aval.shape), dtype))
-            else:
-                operands.append(self.constant(a, dtype))
-        return self.convert(self.apply(name, operands, compute[-1]), x.aval.dtype)
+                return self._scaled(a, at, guard, work)
+            return self.value(a, (HERE,) * len(a.aval.shape))
+
+        return self._computed(equation, element)
 
     def reach(self, ix: Index) -> tuple[int, int]:
         """Return the least and the largest place that an index is."""

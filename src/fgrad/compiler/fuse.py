@@ -546,38 +546,33 @@ def _updated(program: Program, makers: Any, fusable: dict[int, bool]) -> dict[Va
 
     Otherwise each step of a loop that writes to an array would go through those before it.
     """
+    writes = [e for e in program.equations if fusable[id(e)] and OVERWRITES in e.traits and e.name in VIEWS]
+    written = {v for e in writes for v in e.outs if v.aval.size > ASSEMBLED}
     users: dict[Var, set[int]] = {}
     for e in program.equations:
-        if not fusable[id(e)] or (e.name in VIEWS and OVERWRITES not in e.traits):
-            continue
-        todo, seen = [a for a in e.args if isinstance(a, Var)], set[Var]()
-        while todo:
-            v = todo.pop()
-            made = makers[v][0] if v in makers and v not in seen else None
-            seen.add(v)
-            if made is None or not fusable[id(made)] or made.name not in VIEWS:
-                continue
-            if OVERWRITES in made.traits and v.aval.size > ASSEMBLED:
-                users.setdefault(v, set()).add(id(e))
-            else:
-                todo += [a for a in made.args if isinstance(a, Var)]
+        if written and fusable[id(e)] and (e.name not in VIEWS or OVERWRITES in e.traits):
+            for a in e.args:
+                if isinstance(a, Var):
+                    for v, _ in _bases(a, a.aval.shape, makers, fusable, written):
+                        if v in written:
+                            users.setdefault(v, set()).add(id(e))
     return {v: None for v, found in users.items() if len(found) > 1}
 
 
 def _bases(
-    a: Var, shape: Shape, makers: Any, fusable: Any, stored: Container[Var]
+    a: Var, shape: Shape, makers: Any, fusable: Any, written: Container[Var]
 ) -> Iterable[tuple[Var, bool]]:
-    """Yield the computed values that `a` shows, and whether one is repeated along an outer axis."""
+    """Yield what `a` shows, computed or `written`, and whether it is repeated along an outer axis."""
     todo, seen = [(a, _repeats(a.aval.shape, shape))], set()
     while todo:
         v, repeated = found = todo.pop()
-        if v not in makers or v in stored or found in seen:
+        if v not in makers or found in seen:
             continue
         seen.add(found)
         e, _ = makers[v]
         if not fusable[id(e)]:
             continue
-        if e.name in VIEWS:
+        if e.name in VIEWS and v not in written:
             for x in e.args:
                 if isinstance(x, Var):
                     again = REPEATS in e.traits and _repeats(x.aval.shape, v.aval.shape)

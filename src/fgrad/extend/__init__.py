@@ -292,7 +292,7 @@ def _elementwise(body: Callable[..., Any], *, name: str | None) -> Operation:
             operands = given.args
         return bind(primitive, *_promoted(operands))
 
-    operation.primitive = operation.row = primitive  # type: ignore[attr-defined]  # `row`: its former name
+    operation.primitive = primitive  # type: ignore[attr-defined]
     return operation
 
 
@@ -454,7 +454,7 @@ def linear(
     operation.__name__ = operation.__qualname__ = name
     operation.__module__ = adjoint.__module__
     operation.__doc__ = f"Return the linear operation `{name}` of an array, Tensor or number."
-    operation.primitive = operation.row = primitive  # type: ignore[attr-defined]  # `row`: its former name
+    operation.primitive = primitive  # type: ignore[attr-defined]
     return operation
 
 

@@ -197,7 +197,7 @@ def _drafted(text: str, signature: str) -> _Draft:
     written = assembly(text, signature, symbol)
     demand_memory(len(written) * EXPANSION)
     passes = passes_for(written, thorough=signature not in BRANCHING and "\nWRITTEN_OUT = True\n" not in text)
-    return _Draft(text, symbol, len(written), _parsed(written, *_layout()), passes)
+    return _Draft(text, symbol, len(written), _parsed(written), passes)
 
 
 def _machine_code(draft: _Draft) -> bytes:
@@ -248,18 +248,11 @@ def assembly(text: str, signature: str, symbol: str) -> str:
         ) from None
 
 
-def optimised(written: str, machine: Any) -> Any:
-    """Return the module of a text in LLVM's language as LLVM improves it for a machine; tests look at it."""
-    module = _parsed(written, machine.triple, str(machine.target_data))
-    _improve(module, passes_for(written))
-    return module
-
-
-def _parsed(written: str, triple: str, layout: str) -> Any:
+def _parsed(written: str) -> Any:
     from llvmlite import binding  # noqa: PLC0415 -- late: eager programs need no machine code
 
     module = binding.parse_assembly(written, binding.create_context())  # what is in it goes with the module
-    module.triple, module.data_layout = triple, layout
+    module.triple, module.data_layout = _layout()
     module.verify()
     return module
 

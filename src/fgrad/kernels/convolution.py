@@ -321,12 +321,9 @@ class Call(NamedTuple):
     out: Steps
 
 
-_MANY = 2**40, 2**60  # steps and elements, which all threads share
-
-
 def forward_call(plan: Geometry, itemsize: int) -> Call:
     """Return the call that computes a convolution."""
-    return _forward_call(plan, itemsize, threads.parts(*_MANY))
+    return _forward_call(plan, itemsize, threads.get_num_threads())
 
 
 @lru_cache(config.cache_entries())
@@ -338,7 +335,7 @@ def _forward_call(plan: Geometry, itemsize: int, _: int) -> Call:
 
 def backward_call(plan: Geometry, itemsize: int) -> Call:
     """Return the call that computes the cotangent of the kernel: sums of (groups, blocks, lines, outputs)."""
-    return _backward_call(plan, itemsize, threads.parts(*_MANY))
+    return _backward_call(plan, itemsize, threads.get_num_threads())
 
 
 @lru_cache(config.cache_entries())

@@ -70,9 +70,15 @@ def strip_of(count: int, elements: int) -> int:
     return STRIP if elements < SHORT * count else 1
 
 
+@cache
+def get_num_threads() -> int:
+    """Return how many threads share large loops."""
+    return config.num_threads()
+
+
 def parts(count: int, elements: int) -> int:
     """Return how many threads share a loop of `count` steps, which handle so many elements in all."""
-    return min(_threads(), count, elements // ELEMENTS)
+    return min(get_num_threads(), count, elements // ELEMENTS)
 
 
 class _Shared:
@@ -154,17 +160,12 @@ def _cut(count: int, parts: int, least: int, strip: int = 1) -> list[Piece]:
     return pieces
 
 
-@cache
-def _threads() -> int:
-    return config.num_threads()
-
-
 @locks.per_process
 def _jobs() -> SimpleQueue[_Shared]:
     """Return the jobs that as many threads as there are cores wait for, one less."""
     jobs: SimpleQueue[_Shared] = SimpleQueue()
     with suppress(RuntimeError):  # no more threads, or the interpreter ends
-        for _ in range(_threads() - 1):
+        for _ in range(get_num_threads() - 1):
             Thread(target=_work, args=(jobs,), name="fgrad", daemon=True).start()
     return jobs
 

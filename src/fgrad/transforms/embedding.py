@@ -21,7 +21,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.program import Program
 from fgrad.kernels import native, vm
 from fgrad.kernels.embedding import Embedding
-from fgrad.transforms.guard import Mark, Writer
+from fgrad.transforms.guard import Mark, Static, Writer
 
 LEAVES = (np.ndarray, np.generic, bool, int, float, complex)
 
@@ -34,7 +34,7 @@ class Staged(NamedTuple):
     names: Sequence[str]  # of the leaves, which are the inputs
     args: Sequence[Any]  # examples
     out_structure: Any
-    template: Sequence[Any]  # for every leaf of the result None or a value as a tuple of one
+    template: Sequence[Static | None]  # for every leaf of the result None or what is no array
     limits: Sequence[tuple[int, np.dtype[Any]]]  # dtypes that Python integers among the inputs have to fit
 
 
@@ -57,7 +57,7 @@ def embedded(staged: Staged) -> Callable[..., Any]:
         writer.demand_range(leaves[i], dtype)
     body = writer.compiled_body if writer.compiled else writer.python_body
     outs = iter(body(lowered(staged.program), leaves))
-    shown = [next(outs) if t is None else writer.constant(t[0]) for t in staged.template]
+    shown = [next(outs) if t is None else writer.constant(t.value) for t in staged.template]
     writer.lines.append(
         f"return {writer.result(tree.unflatten(staged.out_structure, list(map(Mark, shown))))}"
     )

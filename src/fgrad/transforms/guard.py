@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,13 +27,20 @@ _SCALARS = (float, np.float64, int, np.int64)
 _STATICS = (int, float, bool, str, bytes, type(None))
 
 
+class Static(NamedTuple):
+    """A result that is no array, and what copies it where the caller may write to it."""
+
+    value: Any
+    copy: Callable[[], Any] | None = None
+
+
 def guard(
     executable: Executable,
     args: Sequence[Any],
     leaves: Sequence[Any],
     statics: dict[Any, Any],
     out_structure: Any,
-    template: Sequence[Any],
+    template: Sequence[Static | None],
     around: Captures | None = None,
 ) -> Callable[..., Any] | None:
     """Return `f(args, kwargs)`, which gives the result or `MISS`; None where there is no short way.
@@ -44,7 +51,7 @@ def guard(
         leaves: the leaves among them, in the order of the inputs.
         statics: static arguments by position.
         out_structure: of the results.
-        template: for every leaf of the results None or a value as a tuple of one.
+        template: for every leaf of the results None or what is no array.
         around: what the function takes from outside, which has to be as it was.
     """
     if not executable.is_direct or any(isinstance(k, str) for k in statics):
@@ -153,7 +160,7 @@ class _Writer(Writer):
         names: Sequence[str],
         executable: Executable,
         out_structure: Any,
-        template: Sequence[Any],
+        template: Sequence[Static | None],
         around: Captures | None,
     ) -> Callable[..., Any]:
         """Return the guard."""
@@ -198,7 +205,7 @@ class _Writer(Writer):
                 for i, k in enumerate(executable.results)
             ]
         )
-        leaves = [next(order) if t is None else self.name(t[0]) for t in template]
+        leaves = [next(order) if t is None else self.name(t.value) for t in template]
         result = self.result(out_structure, leaves)
         if self.spare:
             self.lines += [f"found = {result}", *(f"{put}({o})" for o, put in self.spare), "return found"]

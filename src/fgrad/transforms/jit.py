@@ -48,7 +48,7 @@ from fgrad.transforms.captures import Captures, Draws
 from fgrad.transforms.collectives import AcrossStageError
 from fgrad.transforms.effects import reached
 from fgrad.transforms.embedding import Staged, embedded
-from fgrad.transforms.guard import MISS, guard
+from fgrad.transforms.guard import MISS, Static, guard
 from fgrad.transforms.procedure import Procedure, apply
 from fgrad.transforms.retrace import Key, explain, leaf_names
 from fgrad.transforms.stage import Inner, StagedTracer, demand_fits, fingerprint, frozen
@@ -492,6 +492,8 @@ class Specialisation:
     """
 
     calls: int
+    template: list[Static | None]
+    out_structure: Any
 
     def __init__(self, fun: Callable[..., Any], call: Call) -> None:
         self.calls, self._fun = 0, fun  # that could have had a short way
@@ -512,8 +514,7 @@ class Specialisation:
         if len(stage.equations) > UNROLLED:
             hint = unrolled(stage.equations)
             progress.say(f"{name_of(fun)} has {len(stage.equations)} operations. {hint}".rstrip())
-        self.template: list[tuple[Any, ...] | None] = [t and _handed_over(t[0]) for t in template]
-        self.out_structure: Any = structure
+        self.template, self.out_structure = template, structure
         self.procedure: Procedure = Procedure(stage.program(inputs, outputs), name_of(fun))
         places = {v: i for i, v in enumerate(inputs)}
         self.limits: list[tuple[int, np.dtype[Any]]] = [
@@ -557,7 +558,7 @@ class Specialisation:
         with running((*current().traces, stage)):
             args, kwargs = call.arguments(tracers)
             found, self.out_structure = tree.flatten(fun(*args, **kwargs))
-            self.template = [None if _is_array(y) else (y,) for y in found]  # what is no array stays as it is
+            self.template = [None if _is_array(y) else _static(y) for y in found]
             outputs = [stage.operand(y) for y in found if _is_array(y)]
         return stage, inputs, outputs
 
@@ -595,7 +596,7 @@ class Specialisation:
         """Whether the program and its arguments are all that a call depends on."""
         if self.handles or self._watched or self._gradients or self.limits or not self.is_kept:
             return False
-        if any(t is not None and len(t) > 1 for t in self.template):
+        if any(t is not None and t.copy is not None for t in self.template):
             return False
         procedure = self.procedure
         return not (communicates(procedure.program) or procedure.is_moving or procedure.held_place)
@@ -627,7 +628,7 @@ class Specialisation:
         else:
             outs = self.procedure.program.run([*self.handles, *call.values()])
         it = (deliver.made(x) if x.__class__ is Tensor else hand_over(x) for x in outs)
-        leaves = [next(it) if t is None else t[0] if len(t) == 1 else t[1]() for t in self.template]
+        leaves = [next(it) if t is None else t.value if t.copy is None else t.copy() for t in self.template]
         return tree.unflatten(self.out_structure, leaves)
 
 
@@ -642,12 +643,10 @@ def _identity(t: Tensor, live: Sequence[Any]) -> tuple[int, ...]:
     return id(t._value), *sorted(id(n) for n in t._nodes if n.tape in live)
 
 
-def _handed_over(x: Any) -> tuple[Any, ...]:
-    """Return what of the results is no array, and for what the caller may write to, what copies it."""
+def _static(x: Any) -> Static:
     is_container = isinstance(x, MutableMapping | MutableSequence | MutableSet)
     is_matrix = type(x).__module__.startswith("scipy.sparse")
-    copy = getattr(x, "copy", None) if is_container or is_matrix else None
-    return (x,) if copy is None else (x, copy)
+    return Static(x, getattr(x, "copy", None) if is_container or is_matrix else None)
 
 
 def _is_array(x: Any) -> bool:
