@@ -25,7 +25,7 @@ TOGETHER = {
     "compiler/test_complex": "compiler/fourier compiler/pairs expr/complex_numbers",
     "compiler/test_matrices": "kernels/lapack",
     "compiler/test_written": "compiler/dense_systems compiler/indexing compiler/matrix_loops "
-    "compiler/windows kernels/bridges kernels/dense_systems kernels/matrix_loops",
+    "compiler/windows kernels/bridges kernels/matrix_loops",
     "compiler/test_fuse": "compiler/index compiler/loop_nests compiler/writer",
     "compiler/test_rolling": "compiler/stretches",
     "compiler/test_library": "compiler/concatenation compiler/products compiler/scans",

@@ -33,9 +33,8 @@ WRITTEN_OUT = decompose.RULES | decompose.ON_DEVICE
 # tests, and what LAPACK computes, which kernels that Python runs do not call: test_matrices.py tests it
 LOOPS = {name for name, p in primitive.PRIMITIVES.items() if p.reduction or p.integers or p.truths}
 PRIMITIVES = {*WRITTEN_OUT, *VIEWS, *LOOPS, *LIBRARY} - {"fitted", "require", "complex.pairs", "complex.call"}
-PRIMITIVES = {
-    name for name in PRIMITIVES - {"qr", "qr_raw", "eigh", "svd", "schur"} if not name.startswith("lapack.")
-}
+PRIMITIVES -= {"cholesky_or_nan", "qr", "qr_raw", "eigh", "svd", "schur"}
+PRIMITIVES = {name for name in PRIMITIVES if not name.startswith("lapack.")}
 # the loops of eager mode by address, what calls LAPACK, what only compilers write, one of several orders, and
 # recurrences: test_written.py holds them to NumPy and SciPy
 PRIMITIVES -= {"conv", "conv_input", "conv_kernel", "max_pool", "window_sum", "window_spread", "recur"}

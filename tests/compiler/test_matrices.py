@@ -412,6 +412,18 @@ def test_larger_cholesky_factors_are_native(lead, dtype):
         np.testing.assert_allclose(fg.jit(f)(a), expected, rtol=0, atol=atol)
 
 
+@pytest.mark.parametrize("dtype", "fdFD")
+def test_matrices_with_nan_are_factored_as_far_as_that_goes(dtype):
+    f = fg.jit(lambda a: linalg.lu_factor(a, check_finite=False))
+    a = RNG.standard_normal((3, 5, 5)).astype(dtype)
+    f(a)
+    a[1, 1, 0] = np.nan
+    factors, order = f(a)
+    assert ((order >= 0) & (order < 5)).all()
+    assert np.isnan(factors[1]).sum() > 1
+    np.testing.assert_array_equal(f(a)[1], order)
+
+
 def test_loops_with_larger_systems_stay_native():
     a = definite(36)
 

@@ -15,7 +15,7 @@ from fgrad.compiler.matrix_loops import PAIRED, paired
 from fgrad.compiler.pairs import is_pair, part_of
 from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Var
-from fgrad.kernels import dense_systems, native
+from fgrad.kernels import lapack, native
 
 WORDS = np.dtype(np.int64)
 
@@ -49,7 +49,7 @@ def _lu(w: Writer, a: Any, pair: int = 1) -> Any:
 def _call_lu(e: Equation, slots: dict[Var, int]) -> Any:
     (a,), outs, p = e.args, e.outs, e.params
     count = math.prod(outs[1].aval.shape[:-1])
-    made = dense_systems.getrf(a.aval.dtype.name, p["pair"])
+    made = lapack.lu(a.aval.dtype.name, p["pair"])
     numbers = [*(slots[v] for v in (a, *outs)), count, p["m"], p["n"]]
     return called(made, numbers, count, count * p["m"] * p["n"] * min(p["m"], p["n"]), fails=False)
 
@@ -81,7 +81,7 @@ def _banded(w: Writer, ab: Any, b: Any, *, below: int, above: int, pair: int = 1
 def _call_banded(e: Equation, slots: dict[Var, int]) -> Any:
     p, outs = e.params, e.outs
     count, (n, low, high, columns) = math.prod(outs[1].aval.shape[:-1]), p["sizes"]
-    made = dense_systems.gbsv(e.args[0].aval.dtype.name, p["pair"])
+    made = lapack.gbsv(e.args[0].aval.dtype.name, p["pair"])
     places = [slots[v] for v in (*e.args, *outs, FAULTS)]
     work = 4 * count * n * (low + 1) * (low + high + columns)
     return called(made, [*places, count, n, low, high, columns], count, work, fails=True)
@@ -157,7 +157,7 @@ def _call_gees(e: Equation, slots: dict[Var, int]) -> Any:
     count = e.outs[2].aval.size // (2 * n)
     places = [slots[v] for v in (*e.args, *e.outs, FAULTS)]
     return called(
-        dense_systems.gees(e.args[0].aval.dtype.name, pair),
+        lapack.gees(e.args[0].aval.dtype.name, pair),
         [*places, count, n],
         count,
         100 * count * n**3,
@@ -169,9 +169,7 @@ def _call_trsyl(e: Equation, slots: dict[Var, int]) -> Any:
     m, n = e.params["sizes"]
     count = e.outs[0].aval.size // (2 * m * n)
     places = [slots[v] for v in (*e.args, *e.outs, FAULTS)]
-    return called(
-        dense_systems.trsyl(), [*places, count, m, n], count, 4 * count * m * n * (m + n), fails=True
-    )
+    return called(lapack.trsyl(), [*places, count, m, n], count, 4 * count * m * n * (m + n), fails=True)
 
 
 # ---- recursions and convolutions of vectors

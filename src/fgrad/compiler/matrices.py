@@ -6,7 +6,6 @@ programs by their names, where compilers write them.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +16,7 @@ from fgrad.compat.numpy import matrix_loop
 from fgrad.compiler.decompose import DOUBLE, RULES, Writer, is_real, refuse
 from fgrad.compiler.library import FAULTS, LIBRARY, Launch, internal, is_native, stated
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import PRIMITIVES, TRANSPOSES
+from fgrad.core.primitive import TRANSPOSES
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import blas, lapack, matrix_loops, native, small_matrices
 from fgrad.kernels.native import Kernel
@@ -29,14 +28,11 @@ CALL = 2048  # operations that take as long as a call of LAPACK does beside thos
 
 def _cholesky(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     (a,), (out,) = equation.args, equation.outs
-    if not are_known(a):
+    if not are_known(a) or a.aval.shape[-1] > MOST:
         return None
     n, count = a.aval.shape[-1], math.prod(a.aval.shape[:-2])
     numbers = [slots[a], slots[out], slots[FAULTS], count, n]
     work = small_matrices.work_of_cholesky(n, count)
-    if n > MOST:
-        routine = lapack.potrf() if a.aval.dtype == np.float64 else None
-        return called(routine, numbers, count, work, size=n * n)
     made = small_matrices.cholesky(a.aval.dtype.name, n, count)
     return Launch(made.kernel, numbers, made.turns(count), work, fails=True)
 
@@ -93,20 +89,6 @@ def _getrs(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     numbers = [*places, count, n, columns, step, along, int(equation.params["turned"])]
     work = 2 * count * n * n * columns
     return called(lapack.getrs(), numbers, count, work, size=n * max(n, columns))
-
-
-def _decomposed(
-    routine: Callable[[], lapack.Routine | None], equation: Equation, slots: dict[Var, int]
-) -> Launch | None:
-    """Return the call of a function of LAPACK for the first operand, a stack of matrices."""
-    if not are_known(*equation.args):
-        return None
-    a = equation.args[0].aval
-    count, (n, m) = math.prod(a.shape[:-2]), a.shape[-2:]
-    places = [slots[v] for v in (*equation.args, *equation.outs, FAULTS)]
-    work = count * (CALL + 8 * n * m * min(n, m))
-    how = [ord(v) if isinstance(v, str) else int(v) for v in equation.params.values()]
-    return called(routine(), [*places, count, n, m, *how], count, work, size=n * m)
 
 
 def _loop(equation: Equation, slots: dict[Var, int]) -> Launch | None:
@@ -203,10 +185,6 @@ LIBRARY.update(
         "cofactor": _by_factors(small_matrices.cofactors, 1),
         "lapack.getrf": _getrf,
         "lapack.getrs": _getrs,
-        "lapack.geqrf": functools.partial(_decomposed, lapack.geqrf),
-        "lapack.orgqr": functools.partial(_decomposed, lapack.orgqr),
-        "lapack.syevd": functools.partial(_decomposed, lapack.syevd),
-        "lapack.gesdd": functools.partial(_decomposed, lapack.gesdd),
         "lapack.loop": _loop,
     }
 )
@@ -215,28 +193,16 @@ LIBRARY.update(
 # ---- LAPACK's functions, which take and return transposes
 
 
-def _shape_gesdd(a: Aval, *, full_matrices: bool) -> tuple[Aval, ...]:
-    *lead, n, m = a.shape
-    k = min(m, n)
-    left, right = (m, n) if full_matrices else (k, k)
-    shapes = ((left, m), (k,), (n, right), (n, m))
-    return tuple([Aval((*lead, *shape), a.dtype) for shape in shapes])
-
-
 _SHAPES: dict[str, Callable[..., Any]] = {
     # both factors in one, and exchanges of rows
     "getrf": lambda a: (a, Aval(a.shape[:-1], np.dtype(np.int64))),
     "getrs": lambda a, _, b, **__: Aval(
         (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype
     ),
-    "geqrf": lambda a: (a, Aval((*a.shape[:-2], min(a.shape[-2:])), a.dtype)),
-    "orgqr": lambda a, tau: Aval((*tau.shape, a.shape[-1]), a.dtype),
-    "syevd": lambda a, **_: (Aval(a.shape[:-1], a.dtype), a),
-    "gesdd": _shape_gesdd,  # the last is memory that it needs
     "loop": stated,  # any of NumPy's: `decompose` says which
 }
 for _name, _shape in _SHAPES.items():
-    internal(f"lapack.{_name}", _shape, many=_name not in {"getrs", "orgqr"})
+    internal(f"lapack.{_name}", _shape, many=_name != "getrs")
 
 
 # ---- written as calls of them
@@ -285,72 +251,16 @@ def _solved(w: Writer, name: str, a: Var, b: Var, shape: Any, params: dict[str, 
 
 def _by_lapack(w: Writer, a: Var, b: Var, *, turned: bool) -> Var | None:
     """Solve systems by LAPACK, which factors a matrix once for all systems with it, or with its transpose."""
-    if a.aval.dtype != b.aval.dtype:
+    if a.aval.dtype != b.aval.dtype or not is_real(a):
         return None
     if a not in w.factors:
-        made = _factored(w, "lapack.getrf", a)
-        if made is None:
+        given = Aval(a.aval.shape, DOUBLE)
+        outs = tuple([Var(v, "") for v in _SHAPES["getrf"](given)])
+        if not is_native(Equation("lapack.getrf", (Var(given, ""),), {}, outs, "")):
             return None
-        w.factors[a] = made
+        w.factors[a] = w.write_all("lapack.getrf", swapped(w, w.typed(a, DOUBLE)))
     x = w.make("lapack.getrs", *w.factors[a], swapped(w, w.typed(b, DOUBLE)), turned=turned)
     return w.typed(swapped(w, x), b.aval.dtype)
-
-
-def _factored(w: Writer, name: str, a: Any, **params: Any) -> tuple[Var, ...] | None:
-    """Return what a function of LAPACK computes, in double as NumPy does; None if it is not at hand."""
-    if not is_real(a):
-        return None
-    *lead, m, n = a.aval.shape
-    given = Var(Aval((*lead, n, m), DOUBLE), "")
-    avals = PRIMITIVES[name].shape(given.aval, **params)  # type: ignore[misc]
-    if not is_native(Equation(name, (given,), params, tuple([Var(v, "") for v in avals]), "")):
-        return None
-    return w.write_all(name, swapped(w, w.typed(a, DOUBLE)), **params)
-
-
-@RULES.on("cholesky")
-def _cholesky_in_double(w: Writer, a: Any) -> Any:
-    """Let LAPACK factor matrices of float32 as NumPy does, in double."""
-    wide = Var(Aval(a.aval.shape, DOUBLE), "")
-    if not is_real(a) or a.aval.dtype == DOUBLE or is_native(Equation("cholesky", (a,), {}, (a,), "")):
-        return None
-    if not is_native(Equation("cholesky", (wide,), {}, (wide,), "")):
-        return None
-    return w.typed(w.make("cholesky", w.typed(a, DOUBLE)), a.aval.dtype)
-
-
-@RULES.on("qr")
-def _qr(w: Writer, a: Any, *, mode: str) -> Any:
-    m, n = a.aval.shape[-2:]
-    k = min(m, n)
-    found = _factored(w, "lapack.geqrf", a) if mode == "reduced" or m == k else None
-    if found is None:
-        return None
-    r = swapped(w, w.slice(found[0], index=(..., slice(0, k))))
-    r = w.where(w.array(np.tri(n, k, dtype=bool).T), r, 0.0)
-    q = swapped(w, w.make("lapack.orgqr", *found))
-    return tuple([w.typed(x, a.aval.dtype) for x in (q, r)])
-
-
-@RULES.on("qr_raw")
-def _qr_raw(w: Writer, a: Any) -> Any:
-    found = _factored(w, "lapack.geqrf", a)
-    return found and tuple([w.typed(x, a.aval.dtype) for x in found])
-
-
-@RULES.on("eigh")
-def _eigh(w: Writer, a: Any, *, uplo: str) -> Any:
-    found = _factored(w, "lapack.syevd", a, uplo=uplo)
-    return found and tuple([w.typed(x, a.aval.dtype) for x in (found[0], swapped(w, found[1]))])
-
-
-@RULES.on("svd")
-def _svd(w: Writer, a: Any, *, full_matrices: bool) -> Any:
-    found = _factored(w, "lapack.gesdd", a, full_matrices=full_matrices)
-    if found is None:
-        return None
-    u, s, v, _ = found
-    return tuple([w.typed(x, a.aval.dtype) for x in (swapped(w, u), s, swapped(w, v))])
 
 
 def swapped(w: Writer, x: Var, pair: int = 1) -> Any:

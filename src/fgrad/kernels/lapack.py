@@ -1,9 +1,9 @@
-"""Factorizations inside compiled programs: the LAPACK of NumPy's wheels, called like kernels.
+"""Systems, factors L U and Schur forms inside compiled programs: the LAPACK of NumPy's wheels, by address.
 
-It takes matrices by columns: what is said of rows and columns here is said of arrays as programs hold them,
-which are the transposes, of float64, in which NumPy computes all. LAPACK's own C interface allocates what the
-functions need beside, and reports numbers that are NaN. Where one reports anything NumPy is asked, as by
-`small_matrices`.
+It takes matrices by columns; complex numbers are pairs. `getrf` and `getrs` solve systems in float64, as
+NumPy does all, and what is said of rows and columns there is said of arrays as programs hold them, which are
+the transposes; the others compute in the dtype of the matrices, as SciPy does. LAPACK's own C interface
+reports numbers that are NaN. Where one reports anything NumPy is asked, as by `small_matrices`.
 """
 
 from __future__ import annotations
@@ -19,46 +19,13 @@ from fgrad.compat.numpy import address, blas_address
 from fgrad.kernels import native, vm
 
 _HEAD = """
-CONTRACT = "{contract}, min(count, n) > 0, len(failed) == 1, hi <= count"
-I, F, SIZE, REFUSED = np.int32, np.float64, 8, {refused}
-COLUMNS, NOTHING, TINY, CLOSE = I(102), F(0.0), F({eps!r}), F(1e-9)
+CONTRACT = "{contract}, hi <= count, count > 0"
+I, F, SIZE, PAIR, REFUSED = np.int32, np.{dtype}, {size}, {pair}, {refused}
+COLUMNS, ZERO, TINY = I(102), F(0.0), F({eps!r})
 
-"""
-
-# The lower triangle by rows is the upper one by columns, so nothing need be moved. But where a pivot is so
-# small that its sign depends on rounding, the call that NumPy makes decides.
-_POTRF = """
-LOWER, UPPER = I(76), I(85)
-
-
-def kernel(slots, args, lo, hi):
-    a, out = float64_at(slots, args, 0), float64_at(slots, args, 1)
-    failed, n = int64_at(slots, args, 2), args[4]
-    for i in range(np.int64(lo), np.int64(hi)):
-        start = i * n * n
-        for r in range(n):
-            for c in range(n):
-                v = a[start + r * n + c]
-                out[start + r * n + c] = v if c <= r else NOTHING
-        found = invoke(args[5], COLUMNS, UPPER, n, address(out) + SIZE * start, n)
-        least = F(1.0)
-        for r in range(n):
-            d = out[start + r * n + r]
-            least = smaller(least, d * d - CLOSE * a[start + r * n + r])
-        if found != 0 or not least > NOTHING:
-            for r in range(n):
-                for c in range(r + 1):
-                    out[start + c * n + r] = a[start + r * n + c]
-            if invoke(args[5], COLUMNS, LOWER, n, address(out) + SIZE * start, n) != 0:
-                failed[0] = REFUSED
-            for r in range(n):
-                for c in range(r):
-                    out[start + r * n + c] = out[start + c * n + r]
-                    out[start + c * n + r] = NOTHING
 """
 
 _GETRF = """
-
 def kernel(slots, args, lo, hi):
     a, out, order = float64_at(slots, args, 0), float64_at(slots, args, 1), int64_at(slots, args, 2)
     failed, n = int64_at(slots, args, 3), args[5]
@@ -84,7 +51,7 @@ def kernel(slots, args, lo, hi):
             out[i * n * k + e] = b[i * args[9] + e]
         if args[10] != 0:
             for c in range(n):
-                top = NOTHING
+                top = ZERO
                 for r in range(c + 1):
                     top = larger(top, abs(a[(start + c) * n + r]))
                 if not abs(a[(start + c) * n + c]) > TINY * F(n) * top:
@@ -98,81 +65,81 @@ def kernel(slots, args, lo, hi):
             failed[0] = REFUSED
 """
 
-# Iterations may never end beside infinities. What `look` finds NumPy is asked about.
-_LOOK = """
-
-@helper
-def look(a, out, start, to, count):
-    size = NOTHING
-    for e in range(count):
-        v = a[start + e]
-        out[to + e] = v
-        size = larger(size, abs(v))
-    return size
-
-"""
-
-_GEQRF = """
+# A pivot that is zero or NaN is no fault: the factors are what they are. What LAPACK's interface calls inside
+# does not look at the matrix first, of which nothing would be factored if it held a NaN.
+_LU = """
 def kernel(slots, args, lo, hi):
-    a, out, tau = float64_at(slots, args, 0), float64_at(slots, args, 1), float64_at(slots, args, 2)
-    failed, n, m = int64_at(slots, args, 3), args[5], args[6]
-    for i in range(np.int64(lo), np.int64(hi)):
-        place, scales = address(out) + SIZE * i * n * m, address(tau) + SIZE * i * min(m, n)
-        if not math.isfinite(look(a, out, i * n * m, i * n * m, n * m)):
-            failed[0] = REFUSED
-        elif invoke(args[7], COLUMNS, m, n, place, m, scales) != 0:
-            failed[0] = REFUSED
-"""
-
-_ORGQR = """
-def kernel(slots, args, lo, hi):
-    a, tau, out = float64_at(slots, args, 0), float64_at(slots, args, 1), float64_at(slots, args, 2)
-    failed, n, m = int64_at(slots, args, 3), args[5], args[6]
+    a, out, order = {dtype}_at(slots, args, 0), {dtype}_at(slots, args, 1), int64_at(slots, args, 2)
+    m, n = args[4], args[5]
     k = min(m, n)
     for i in range(np.int64(lo), np.int64(hi)):
-        place, scales = address(out) + SIZE * i * k * m, address(tau) + SIZE * i * k
-        if not math.isfinite(look(a, out, i * n * m, i * k * m, k * m)):
-            failed[0] = REFUSED
-        elif invoke(args[7], COLUMNS, m, k, k, place, m, scales) != 0:
+        for e in range(PAIR * m * n):
+            out[PAIR * i * m * n + e] = a[PAIR * i * m * n + e]
+        place = address(out) + SIZE * PAIR * i * m * n
+        found = invoke(args[6], COLUMNS, m, n, place, m, address(order) + 8 * i * k)
+        for e in range(k):
+            order[i * k + e] -= 1
+"""
+
+_GBSV = """
+def kernel(slots, args, lo, hi):
+    ab, b, w = {dtype}_at(slots, args, 0), {dtype}_at(slots, args, 1), {dtype}_at(slots, args, 2)
+    order, out, failed = int64_at(slots, args, 3), {dtype}_at(slots, args, 4), int64_at(slots, args, 5)
+    n, low, high, columns = args[7], args[8], args[9], args[10]
+    rows, wide = low + high + 1, 2 * low + high + 1
+    for i in range(np.int64(lo), np.int64(hi)):
+        start, at = PAIR * i * n * wide, PAIR * i * n * columns
+        for c in range(n):
+            for e in range(PAIR * low):
+                w[start + PAIR * c * wide + e] = ZERO
+            for e in range(PAIR * rows):
+                w[start + PAIR * (c * wide + low) + e] = ab[PAIR * (i * n * rows + c * rows) + e]
+        for e in range(PAIR * n * columns):
+            out[at + e] = b[at + e]
+        found = invoke(
+            args[11], COLUMNS, n, low, high, columns, address(w) + SIZE * start, wide,
+            address(order) + 8 * i * n, address(out) + SIZE * at, n,
+        )
+        if found != 0:
             failed[0] = REFUSED
 """
 
-_SYEVD = """
-VECTORS = I(86)
-
-
+_TRSYL = """
 def kernel(slots, args, lo, hi):
-    a, values, out = float64_at(slots, args, 0), float64_at(slots, args, 1), float64_at(slots, args, 2)
-    failed, n = int64_at(slots, args, 3), args[5]
+    r, s, c = float64_at(slots, args, 0), float64_at(slots, args, 1), float64_at(slots, args, 2)
+    out, failed, m, n = float64_at(slots, args, 3), int64_at(slots, args, 4), args[6], args[7]
+    scale = np.empty(1, np.float64)
     for i in range(np.int64(lo), np.int64(hi)):
-        place, found = address(out) + SIZE * i * n * n, address(values) + SIZE * i * n
-        if not math.isfinite(look(a, out, i * n * n, i * n * n, n * n)):
+        at = 2 * i * m * n
+        for e in range(2 * m * n):
+            out[at + e] = c[at + e]
+        found = invoke(
+            args[8], COLUMNS, I(78), I(67), I(1), m, n, address(r) + 16 * i * m * m, m,
+            address(s) + 16 * i * n * n, n, address(out) + SIZE * at, m, address(scale),
+        )
+        if found != 0:
             failed[0] = REFUSED
-        elif invoke(args[8], COLUMNS, VECTORS, I(args[7]), n, place, n, found) != 0:
-            failed[0] = REFUSED
+        for e in range(2 * m * n):
+            out[at + e] = out[at + e] * scale[0]
 """
 
-_GESDD = """
-ALL, SOME = 65, 83
-
-
+_GEES = """
 def kernel(slots, args, lo, hi):
-    a, u, s = float64_at(slots, args, 0), float64_at(slots, args, 1), float64_at(slots, args, 2)
-    v, w = float64_at(slots, args, 3), float64_at(slots, args, 4)
-    failed, n, m = int64_at(slots, args, 5), args[7], args[8]
-    k = min(m, n)
-    left, right = m if args[9] != 0 else k, n if args[9] != 0 else k
-    how = ALL if args[9] != 0 else SOME
+    a, t, v = {dtype}_at(slots, args, 0), {dtype}_at(slots, args, 1), {dtype}_at(slots, args, 2)
+    w, failed, n = {dtype}_at(slots, args, 3), int64_at(slots, args, 4), args[6]
+    found = np.empty(1, np.int64)
     for i in range(np.int64(lo), np.int64(hi)):
-        if not math.isfinite(look(a, w, i * n * m, i * n * m, n * m)):
+        at, size = PAIR * i * n * n, ZERO
+        for e in range(PAIR * n * n):
+            t[at + e] = a[at + e]
+            size = larger(size, abs(a[at + e]))
+        if not math.isfinite(size):
             failed[0] = REFUSED
-        else:
-            found = invoke(
-                args[10], COLUMNS, I(how), m, n, address(w) + SIZE * i * n * m, m, address(s) + SIZE * i * k,
-                address(u) + SIZE * i * left * m, m, address(v) + SIZE * i * right * n, right,
-            )
-            if found != 0:
-                failed[0] = REFUSED
+        elif invoke(
+            args[7], COLUMNS, I(86), I(78), np.int64(0), n, address(t) + SIZE * at, n, address(found),
+            VALUES, address(v) + SIZE * at, n,
+        ) != 0:
+            failed[0] = REFUSED
 """
 
 
@@ -183,30 +150,21 @@ class Routine(NamedTuple):
     function: int
 
 
-def potrf() -> Routine | None:
-    """Return the kernel of lower Cholesky factors; None where NumPy's LAPACK is not at hand.
-
-    Its numbers are the slots of the matrices, of their factors and of what failed, then `count` and `n`.
-    """
-    contract = "args(a, out, failed, count, n, lapack), len(a) == len(out) == count * n * n"
-    return _routine("potrf", _POTRF, contract)
-
-
 def getrf() -> Routine | None:
-    """Return the kernel of factors L U of transposed matrices; None as `potrf`.
+    """Return the kernel of factors L U of transposed matrices; None where LAPACK is not at hand.
 
     Its numbers are the slots of the matrices, of both factors in one, of the exchanges of rows and of what
     failed, then `count` and `n`.
     """
     contract = (
-        "args(a, out, order, failed, count, n, lapack), len(a) == len(out) == count * n * n, "
-        "len(order) == count * n"
+        "args(a, out, order, failed, count, n, lapack), n > 0, len(a) == len(out) == count * n * n, "
+        "len(order) == count * n, len(failed) == 1"
     )
-    return _routine("getrf", _GETRF, contract)
+    return called("getrf", _GETRF, contract)
 
 
 def getrs() -> Routine | None:
-    """Return the kernel of systems whose matrices `getrf` has factored; None as `potrf`.
+    """Return the kernel of systems whose matrices `getrf` has factored; None as `getrf`.
 
     Its numbers are the slots of factors, exchanges, right-hand sides, solutions and what failed, then
     `count`, `n`, how many right-hand sides each matrix has, each a row; by how many rows one matrix, and by
@@ -214,74 +172,92 @@ def getrs() -> Routine | None:
     systems are those of what was given to `getrf`, not of its transpose.
     """
     contract = (
-        "args(a, order, b, out, failed, count, n, columns, step, along, turned, lapack), columns > 0, "
-        "min(step, along) >= 0, (count - 1) * step + n <= len(order), len(a) == n * len(order), "
-        "(count - 1) * along + n * columns <= len(b), len(out) == count * n * columns"
+        "args(a, order, b, out, failed, count, n, columns, step, along, turned, lapack), "
+        "min(n, columns) > 0, min(step, along) >= 0, (count - 1) * step + n <= len(order), "
+        "len(a) == n * len(order), (count - 1) * along + n * columns <= len(b), "
+        "len(out) == count * n * columns, len(failed) == 1"
     )
-    return _routine("getrs", _GETRS, contract)
+    return called("getrs", _GETRS, contract)
 
 
-def geqrf() -> Routine | None:
-    """Return the kernel of Householder's vectors, and R, of transposed matrices; None as `potrf`.
+def lu(dtype: str, pair: int) -> Routine | None:
+    """Return the kernel of factors L U of matrices by columns; None where LAPACK is not at hand.
 
-    Its numbers are the slots of the matrices, of both in one, of the scales of vectors and of what failed,
-    then `count`, and how many columns and rows LAPACK sees.
+    Its numbers are the slots of the matrices, of both factors in one and of the exchanges of rows, then how
+    many matrices, rows and columns there are.
+
+    Args:
+        dtype: "float32" or "float64".
+        pair: 2 for complex numbers, else 1.
     """
     contract = (
-        "args(a, out, tau, failed, count, n, m, lapack), m > 0, len(a) == len(out) == count * n * m, "
-        "len(tau) == count * min(n, m)"
+        "args(a, out, order, count, m, n, lapack), min(m, n) > 0, "
+        f"len(a) == len(out) == {pair} * count * m * n, len(order) == count * min(m, n)"
     )
-    return _routine("geqrf", _LOOK + _GEQRF, contract)
+    return called("getrf_work", _LU, contract, dtype, pair)
 
 
-def orgqr() -> Routine | None:
-    """Return the kernel of the first columns of Q, given what `geqrf` computes; None as `potrf`.
+def gbsv(dtype: str, pair: int) -> Routine | None:
+    """Return the kernel of banded systems, as `lu`.
 
-    Its numbers are the slots of vectors, scales, Q transposed and what failed, then those of `geqrf`.
+    Its numbers are the slots of bands (n, low + high + 1), of right-hand sides by columns, of memory
+    (n, 2 low + high + 1), of the exchanges of rows, of solutions and of what failed, then the count, n, low,
+    high and how many columns there are.
     """
     contract = (
-        "args(a, tau, out, failed, count, n, m, lapack), m > 0, len(a) == count * n * m, "
-        "len(tau) == count * min(n, m), len(out) == count * min(n, m) * m"
+        "args(ab, b, w, order, out, failed, count, n, low, high, columns, lapack), min(n, columns) > 0, "
+        f"min(low, high) >= 0, len(ab) == {pair} * count * n * (low + high + 1), len(order) == count * n, "
+        f"len(w) == {pair} * count * n * (2 * low + high + 1), "
+        f"len(b) == len(out) == {pair} * count * n * columns, len(failed) == 1"
     )
-    return _routine("orgqr", _LOOK + _ORGQR, contract)
+    return called("gbsv", _GBSV, contract, dtype, pair)
 
 
-def syevd() -> Routine | None:
-    """Return the kernel of eigenvalues and eigenvectors of transposed matrices; None as `potrf`.
+def trsyl() -> Routine | None:
+    """Return the kernel of r x + x s^H = c with upper triangular complex r and s, all by columns, as `lu`.
 
-    Its numbers are the slots of matrices, values, vectors (as rows) and what failed, then `count`, `n` twice,
-    and 76 if the lower triangle is read, 85 if it is the upper one, as LAPACK sees the matrices.
+    Its numbers are the slots of r, s, c, x and of what failed, then the count, m and n.
     """
     contract = (
-        "args(a, values, out, failed, count, n, m, triangle, lapack), m == n, "
-        "len(a) == len(out) == count * n * n, len(values) == count * n"
+        "args(r, s, c, out, failed, count, m, n, lapack), min(m, n) > 0, len(r) == 2 * count * m * m, "
+        "len(s) == 2 * count * n * n, len(c) == len(out) == 2 * count * m * n, len(failed) == 1"
     )
-    return _routine("syevd", _LOOK + _SYEVD, contract)
+    return called("trsyl", _TRSYL, contract, "float64", 2)
 
 
-def gesdd() -> Routine | None:
-    """Return the kernel of singular values and vectors of transposed matrices; None as `potrf`.
+def gees(dtype: str, pair: int) -> Routine | None:
+    """Return the kernel of Schur forms of matrices by columns, as `lu`.
 
-    Its numbers are the slots of matrices, of u, s and v^H, the first and last of them transposed, of as much
-    memory as the matrices have and of what failed, then `count`, how many columns and rows LAPACK sees, and
-    whether all vectors are asked for.
+    Its numbers are the slots of the matrices, of their forms, of the unitary matrices, of the eigenvalues,
+    whose real parts precede the others where matrices are real, and of what failed, then the count and n.
     """
     contract = (
-        "args(a, u, s, v, w, failed, count, n, m, full, lapack), m > 0, "
-        "len(a) == len(w) == count * n * m, len(s) == count * min(n, m), "
-        "len(u) == count * m * (m if full else min(n, m)), len(v) == count * n * (n if full else min(n, m))"
+        "args(a, t, v, w, failed, count, n, lapack), n > 0, len(w) == 2 * count * n, len(failed) == 1, "
+        f"len(a) == len(t) == len(v) == {pair} * count * n * n"
     )
-    return _routine("gesdd", _LOOK + _GESDD, contract)
+    values = "address(w) + 2 * SIZE * i * n"
+    body = _GEES.replace("VALUES", values if pair == 2 else f"{values}, {values} + SIZE * n")
+    return called("gees", body, contract, dtype, pair)
 
 
-def _routine(name: str, body: str, contract: str) -> Routine | None:
-    place = 0 if native.interpreted() else blas_address(f"LAPACKE_d{name}")
+def called(name: str, body: str, contract: str, dtype: str = "float64", pair: int = 1) -> Routine | None:
+    """Return the kernel that calls a function of LAPACK; None where NumPy's is not at hand.
+
+    Args:
+        name: of the function, without the letter of the dtype.
+        body: of the kernel.
+        contract: beside what all of them demand.
+        dtype: "float32" or "float64".
+        pair: 2 for complex numbers, else 1.
+    """
+    letter = {("float32", 1): "s", ("float64", 1): "d", ("float32", 2): "c", ("float64", 2): "z"}[dtype, pair]
+    place = 0 if native.interpreted() else blas_address(f"LAPACKE_{letter}{name}")
     if not place:
         return None
+    size = np.dtype(dtype).itemsize
     eps = 4000 * float(np.finfo(float).eps)  # rounding errors of pivots, with what amplifies them
-    return Routine(
-        native.deferred((_HEAD + body).format(contract=contract, refused=vm.REFUSED, eps=eps)), place
-    )
+    head = _HEAD.format(contract=contract, dtype=dtype, size=size, pair=pair, refused=vm.REFUSED, eps=eps)
+    return Routine(native.deferred(head + body.format(dtype=dtype)), place)
 
 
 # ---- by eager mode, one matrix at a time ----------------------------------------------------------
