@@ -170,6 +170,24 @@ def close(actual: Any, expected: Any, rtol: float | None = None, atol: float | N
     np.testing.assert_allclose(a, e, rtol=rtol, atol=rtol if atol is None else atol)
 
 
+def check_grad(x, expected):
+    """Assert that `x.grad` is a Tensor of the shape and dtype of `x` with the expected value."""
+    assert type(x.grad) is fg.Tensor
+    assert x.grad.dtype == x.dtype
+    close(x.grad, np.broadcast_to(expected, x.shape))
+
+
+def take_grad(x):
+    """Return `x.grad` and clear it."""
+    g, x.grad = x.grad, None
+    return g
+
+
+def assign(t, index, v):
+    """The statement `t[index] = v` where an expression is needed."""
+    t[index] = v
+
+
 def exactly(actual: Any, expected: Any) -> None:
     """Assert equal values (inf included), shapes and dtypes; a NaN is never right."""
     a, e = plain(actual), plain(expected)

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 from tests.fuzz.nilpotent import Array, Manager, Oracle, Polynomial, values
-
-import fgrad as fg
+from tests.helpers import plain
 
 SETUP = """\
 import copy
@@ -171,11 +170,6 @@ class Pair:
             if found.shape != wanted.shape or (found != wanted).any():
                 return f"{name}.grad is {found.tolist()}, not {wanted.tolist()}"
         return ""
-
-
-def plain(x: Any) -> np.ndarray[Any, Any]:
-    """Return the values of an array or Tensor, also of one that is being differentiated."""
-    return x.numpy() if isinstance(x, fg.Tensor) else np.asarray(x)
 
 
 # ---- lines

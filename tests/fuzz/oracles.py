@@ -18,6 +18,7 @@ import numpy as np
 from tests.fuzz import reference
 from tests.fuzz.programs import NAME, Input, Program, binds, live, reads
 from tests.fuzz.witnesses import DOUBLE, PEERS, WIDE, WITNESSES, Calculus, Peer, alike, to_floats
+from tests.helpers import plain
 
 import fgrad as fg
 import fgrad.numpy as fnp
@@ -60,10 +61,6 @@ class FindingError(AssertionError):
 
 
 # -- comparing --------------------------------------------------------------------------------------------
-
-
-def plain(x: Any) -> Any:
-    return x.numpy() if isinstance(x, fg.Tensor) else np.asarray(x)
 
 
 def epsilon(*xs: Any) -> float:

@@ -1,4 +1,4 @@
-"""Every program of `programs`, in both namespaces: right in value and derivatives, or refused."""
+"""Every program of `programs`, in both namespaces: right in plain and derivatives, or refused."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.helpers import plain
 from tests.numpy.programs import GROUPS, ONLY_FGRAD, PROGRAMS
 
 import fgrad as fg
@@ -23,15 +24,11 @@ def parts(out: Any) -> list[Any]:
     return [p for o in out for p in parts(o)] if isinstance(out, list | tuple) else [out]
 
 
-def value(x: Any) -> Any:
-    return x.numpy() if isinstance(x, fg.Tensor) else np.asarray(x)
-
-
 def total(out: Any) -> Any:
     """Return a weighted sum of real and imaginary parts, which is what is differentiated."""
     result: Any = 0.0
     for k, y in enumerate(parts(out)):
-        weights = np.cos(np.arange(np.size(value(fg.stop_gradient(y)))) + k).reshape(y.shape)
+        weights = np.cos(np.arange(np.size(plain(fg.stop_gradient(y)))) + k).reshape(y.shape)
         result = result + (y.real * weights).sum()
         if y.dtype.kind == "c":
             result = result + (y.imag * weights[..., ::-1]).sum()
@@ -43,7 +40,7 @@ class WrongError(AssertionError):
 
 
 def compare(what: str, actual: Any, expected: Any, tolerance: float) -> None:
-    actual, expected = value(actual), np.asarray(expected)
+    actual, expected = plain(actual), np.asarray(expected)
     if actual.shape != expected.shape or actual.dtype.kind != expected.dtype.kind:
         raise WrongError(f"{what}: {actual.dtype}{actual.shape}, expected {expected.dtype}{expected.shape}")
     if not np.allclose(

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy import linalg, signal, special
 from tests.helpers import grouped
+from tests.numpy.cases import strided, values
 from tests.scipy.special_cases import CASES, operands
 
 import fgrad as fg
@@ -47,27 +48,9 @@ FLOATS = {"float64": np.float64, "float32": np.float32}
 COMPLEX = {"complex128": np.complex128, "complex64": np.complex64}
 
 
-def values(
-    shape: Any = (2, 3), low: float = -2.0, high: float = 2.0, dtype: Any = np.float64, seed: int = 0
-) -> Any:
-    """Return random numbers of an interval, complex ones with such imaginary parts too."""
-    rng = np.random.default_rng(seed)
-    x = rng.uniform(low, high, shape)
-    if np.dtype(dtype).kind == "c":
-        x = x + 1j * rng.uniform(0.2, 0.8, shape)
-    return np.asarray(x, dtype)
-
-
 def integers(shape: Any = (2, 3), low: int = 0, high: int = 6, dtype: Any = np.int64, seed: int = 0) -> Any:
     """Return random integers below `high`."""
     return np.asarray(np.random.default_rng(seed).integers(low, high, shape), dtype)
-
-
-def strided(x: Any) -> Any:
-    """Return the elements of `x` in a layout that is neither C nor Fortran contiguous."""
-    wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)
-    wide[..., ::2] = x
-    return wide[..., ::2]
 
 
 # ---- element-wise primitives, by the domain of each argument -------------------------------------------
@@ -1391,6 +1374,13 @@ def test_steps_that_work_element_by_element(sample):
         assert not np.any(jacobian[~np.eye(x.size, dtype=bool)])
         loss = fg.grad(lambda x: np.sum(f(x) ** 2))
         np.testing.assert_allclose(fg.vmap(loss)(np.stack([x, x]))[1], loss(x), rtol=1e-12)
+
+
+def floats(sample):
+    """Return which operands are arrays of floats that have elements."""
+    return [
+        i for i, a in enumerate(sample.args) if isinstance(a, np.ndarray) and a.dtype.kind in "fc" and a.size
+    ]
 
 
 def floats_of(sample: Sample, places: Sequence[int]) -> Callable[..., list[Any]]:

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import pytest
 from tests.helpers import grouped
-from tests.ops.test_primitives import SAMPLES, Sample, values
+from tests.ops.test_primitives import SAMPLES, Sample, floats, values
 
 from fgrad.core import primitive as p
 from fgrad.core.aval import aval_of
@@ -28,12 +28,6 @@ def samples(trait):
 def run(sample, args):
     with np.errstate(all="ignore"):
         return PRIMITIVES[sample.primitive].run(*args, **sample.params)
-
-
-def floats(sample):
-    return [
-        i for i, a in enumerate(sample.args) if isinstance(a, np.ndarray) and a.dtype.kind in "fc" and a.size
-    ]
 
 
 def with_number(sample, i, number, place=0):

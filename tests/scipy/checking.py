@@ -74,3 +74,9 @@ def total(f: Function) -> Function:
         return sum((np.sin(p) * 0.5 + p).sum() for p in parts)
 
     return summed
+
+
+def normal(*shape, dtype=float, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=shape)
+    return (x + 1j * rng.normal(size=shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)

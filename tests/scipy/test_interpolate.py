@@ -4,17 +4,11 @@ import numpy as np
 import pytest
 from scipy import interpolate as reference
 from tests.helpers import close, plain
-from tests.scipy.checking import check
+from tests.scipy.checking import check, normal
 
 import fgrad as fg
 from fgrad.scipy import interpolate
 from fgrad.testing import check_grads
-
-
-def normal(*shape, dtype=float, seed=0):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=shape)
-    return (x + 1j * rng.normal(size=shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
 
 
 def tensors(x):

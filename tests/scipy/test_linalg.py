@@ -7,17 +7,11 @@ import pytest
 from numpy.linalg import LinAlgError
 from scipy import linalg as reference
 from tests.helpers import close, grouped
-from tests.scipy.checking import agrees, check
+from tests.scipy.checking import agrees, check, normal
 
 import fgrad as fg
 from fgrad.scipy import linalg
 from fgrad.testing import check_grads
-
-
-def normal(*shape, dtype=float, seed=0):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=shape)
-    return (x + 1j * rng.normal(size=shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
 
 
 def regular(n, dtype=float, seed=0):

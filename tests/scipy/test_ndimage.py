@@ -4,19 +4,13 @@ import numpy as np
 import pytest
 from scipy import ndimage as reference
 from tests.helpers import close
-from tests.scipy.checking import agrees, check
+from tests.scipy.checking import agrees, check, normal
 
 import fgrad as fg
 from fgrad.scipy import ndimage
 from fgrad.testing import check_grads
 
 BORDERS = ["constant", "grid-constant", "nearest", "mirror", "reflect", "grid-mirror", "wrap", "grid-wrap"]
-
-
-def normal(*shape, dtype=float, seed=0):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=shape)
-    return (x + 1j * rng.normal(size=shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
 
 
 def same(name, *args, rtol=1e-9, **options):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers import drawn, grouped
-from tests.ops.test_primitives import FLAT, SAMPLES
+from tests.ops.test_primitives import FLAT, SAMPLES, floats
 
 import fgrad as fg
 from fgrad import lax, sparse
@@ -14,12 +14,6 @@ from fgrad.core.primitive import PRIMITIVES
 from fgrad.sparse import dependencies
 
 RNG = np.random.default_rng(3)
-
-
-def floats(sample):
-    return [
-        i for i, a in enumerate(sample.args) if isinstance(a, np.ndarray) and a.dtype.kind in "fc" and a.size
-    ]
 
 
 def as_real(sample):

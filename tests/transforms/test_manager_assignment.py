@@ -7,25 +7,13 @@ import operator
 
 import numpy as np
 import pytest
-from tests.helpers import close, grouped
+from tests.helpers import assign, check_grad, close, grouped
 
 import fgrad as fg
 from fgrad import GradManager, tensor
 
 X = np.array([0.5, 1.0, 2.0])
 C = np.array([2.0, -3.0, 5.0])  # weights that tell the elements of a result apart
-
-
-def check_grad(x, expected):
-    """Assert that `x.grad` is a Tensor of the shape and dtype of `x` with the expected value."""
-    assert type(x.grad) is fg.Tensor
-    assert x.grad.dtype == x.dtype
-    close(x.grad, np.broadcast_to(expected, x.shape))
-
-
-def assign(t, index, v):
-    """The statement `t[index] = v` where an expression is needed."""
-    t[index] = v
 
 
 # ---- 38: assignment and in-place operators differentiate ------------------------------------------

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from tests.helpers import close
+from tests.helpers import check_grad, close
 from tests.transforms.lifetimes import tracked
 
-import fgrad as fg
 from fgrad import GradManager, NoGradientWarning, tensor
 
 
@@ -22,13 +21,6 @@ class Layer(NamedTuple):
 
     weight: Any
     bias: Any
-
-
-def check_grad(x, expected):
-    """Assert that `x.grad` is a Tensor of the shape and dtype of `x` with the expected value."""
-    assert type(x.grad) is fg.Tensor
-    assert x.grad.dtype == x.dtype
-    close(x.grad, np.broadcast_to(expected, x.shape))
 
 
 def attached(gm):

@@ -6,18 +6,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from tests.helpers import close
+from tests.helpers import check_grad, close
 
 import fgrad as fg
 from fgrad import GradManager, NoGradientWarning, tensor
-
-
-def check_grad(x, expected):
-    """Assert that `x.grad` is a Tensor of the shape and dtype of `x` with the expected value."""
-    assert type(x.grad) is fg.Tensor
-    assert x.grad.dtype == x.dtype
-    close(x.grad, np.broadcast_to(expected, x.shape))
-
 
 # ---- 32: what a callback gets and gives ----------------------------------------------------------
 

@@ -8,25 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from tests.helpers import close, differences
+from tests.helpers import check_grad, close, differences, take_grad
 
 import fgrad as fg
 from fgrad import GradManager, GradManagerGroup, NoGradientWarning, tensor
 
 X = np.array([0.5, 1.0, 2.0])
-
-
-def check_grad(x, expected):
-    """Assert that `x.grad` is a Tensor of the shape and dtype of `x` with the expected value."""
-    assert type(x.grad) is fg.Tensor
-    assert x.grad.dtype == x.dtype
-    close(x.grad, np.broadcast_to(expected, x.shape))
-
-
-def take_grad(x):
-    """Return `x.grad` and clear it."""
-    g, x.grad = x.grad, None
-    return g
 
 
 # ---- 41: nesting order is record order -------------------------------------------------------------

@@ -7,21 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from tests.helpers import close
+from tests.helpers import check_grad, close
 
-import fgrad as fg
 from fgrad import GradManager, NoGradientWarning, tensor
 
 NO_HISTORY = (
     "no computation history; did you forget record(), or was the history cleared by backward() or release()?"
 )
-
-
-def check_grad(x, expected):
-    """Assert that `x.grad` is a Tensor of the shape and dtype of `x` with the expected value."""
-    assert type(x.grad) is fg.Tensor
-    assert x.grad.dtype == x.dtype
-    close(x.grad, np.broadcast_to(expected, x.shape))
 
 
 class Outputs(NamedTuple):
