@@ -26,17 +26,6 @@ ALONE = 64 * 64  # elements of a matrix of which LAPACK and BLAS do nothing in t
 CALL = 2048  # operations that take as long as a call of LAPACK does beside those that it is for
 
 
-def _cholesky(equation: Equation, slots: dict[Var, int]) -> Launch | None:
-    (a,), (out,) = equation.args, equation.outs
-    if not are_known(a) or a.aval.shape[-1] > MOST:
-        return None
-    n, count = a.aval.shape[-1], math.prod(a.aval.shape[:-2])
-    numbers = [slots[a], slots[out], slots[FAULTS], count, n]
-    work = small_matrices.work_of_cholesky(n, count)
-    made = small_matrices.cholesky(a.aval.dtype.name, n, count)
-    return Launch(made.kernel, numbers, made.turns(count), work, fails=True)
-
-
 def _triangular(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     (a, b), (out,), params = equation.args, equation.outs, equation.params
     if not are_known(a, b):
@@ -148,10 +137,10 @@ def _are_shared(size: float, count: int) -> bool:
     return size <= ALONE and count > 1
 
 
-def _by_factors(
-    kernel: Callable[..., Routine], columns: int, *, fails: bool = True
+def _of_matrix(
+    kernel: Callable[..., Routine], work: Callable[[int, int], int], *, fails: bool = True
 ) -> Callable[[Equation, dict[Var, int]], Launch | None]:
-    """Return the rule of what follows from factors, in as much time as systems of so many times n columns."""
+    """Return the rule of what a kernel computes of each of `count` matrices, by so much work."""
 
     def rule(equation: Equation, slots: dict[Var, int]) -> Launch | None:
         (a,) = equation.args
@@ -160,8 +149,7 @@ def _by_factors(
         n, count = a.aval.shape[-1], math.prod(a.aval.shape[:-2])
         made = kernel(a.aval.dtype.name, n, count)
         places = [slots[v] for v in (a, *equation.outs, *([FAULTS] if fails else []))]
-        work = small_matrices.work_of_systems(n, count, n * columns)
-        return Launch(made.kernel, [*places, count, n], made.turns(count), work, fails=fails)
+        return Launch(made.kernel, [*places, count, n], made.turns(count), work(n, count), fails=fails)
 
     return rule
 
@@ -177,12 +165,12 @@ def are_known(a: Any, *others: Any) -> bool:
 
 LIBRARY.update(
     {
-        "cholesky": _cholesky,
+        "cholesky": _of_matrix(small_matrices.cholesky, small_matrices.work_of_cholesky),
         "solve_triangular": _triangular,
         "solve": _systems,
-        "det": _by_factors(small_matrices.determinants, 0, fails=False),
-        "slogdet": _by_factors(small_matrices.logarithms, 0),
-        "cofactor": _by_factors(small_matrices.cofactors, 1),
+        "det": _of_matrix(small_matrices.determinants, small_matrices.work_of_lu, fails=False),
+        "slogdet": _of_matrix(small_matrices.logarithms, small_matrices.work_of_lu),
+        "cofactor": _of_matrix(small_matrices.cofactors, small_matrices.work_of_inverse),
         "lapack.getrf": _getrf,
         "lapack.getrs": _getrs,
         "lapack.loop": _loop,

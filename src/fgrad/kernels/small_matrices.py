@@ -599,12 +599,12 @@ def solve_triangular(
 
 def factor(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     """Return the lower factors of a stack of definite matrices; None where NumPy shall compute them."""
-    return _of_matrices(cholesky, a, a.shape, work_of_cholesky)
+    return _of_matrices(cholesky, a, work_of_cholesky)
 
 
 def cofactor(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     """Return matrices of cofactors; None where NumPy shall compute them."""
-    return _of_matrices(cofactors, a, a.shape, lambda n, count: work_of_systems(n, count, n))
+    return _of_matrices(cofactors, a, work_of_inverse)
 
 
 def solve(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
@@ -627,10 +627,10 @@ def solve(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, A
 
 
 def _of_matrices(
-    kernel: Callable[..., Routine], a: np.ndarray[Any, Any], shape: tuple[int, ...], work: Callable[..., int]
+    kernel: Callable[..., Routine], a: np.ndarray[Any, Any], work: Callable[[int, int], int]
 ) -> np.ndarray[Any, Any] | None:
-    """Return the result of a shape for a stack of matrices; None where NumPy shall compute it."""
-    n, count, out = a.shape[-1], math.prod(a.shape[:-2]), np.empty(shape, a.dtype)
+    """Return matrices of the same shape for a stack of them; None where NumPy shall compute them."""
+    n, count, out = a.shape[-1], math.prod(a.shape[:-2]), np.empty(a.shape, a.dtype)
     if not _pays(a, n, count):
         return None
     return out if _run(kernel(a.dtype.name, n, count), (a, out), (count, n), work(n, count)) else None
@@ -649,6 +649,16 @@ def work_of_triangular(n: int, count: int, columns: int) -> int:
 def work_of_systems(n: int, count: int, columns: int) -> int:
     """Return how many operations on single elements take as long as systems."""
     return count * n * (n * (n + 16) // 6 + columns * (n + 8) // 4)
+
+
+def work_of_lu(n: int, count: int) -> int:
+    """Return the same of factors alone."""
+    return work_of_systems(n, count, 0)
+
+
+def work_of_inverse(n: int, count: int) -> int:
+    """Return the same of inverses."""
+    return work_of_systems(n, count, n)
 
 
 def _pays(a: Any, n: int, count: int) -> bool:
