@@ -238,6 +238,19 @@ def same(actual: Any, expected: Any, kind: Any) -> None:
     np.testing.assert_allclose(a, expected, rtol=tol, atol=tol * 10)
 
 
+def writes(name: str, *args: Any, at: int = 0, **options: Any) -> None:
+    """Assert that results are written to `out`, a Tensor or an array, of which argument `at` is a Tensor."""
+    expected = np.asarray(numpy_function(name)(*args, **options))
+    mixed = tuple(as_tensors(x) if i == at else x for i, x in enumerate(args))
+    for f, given, kind in [
+        *((attrgetter(name)(module), mixed, fg.tensor) for module in (fnp, np)),
+        *((attrgetter(name)(fnp), xs, np.array) for xs in (args, mixed)),
+    ]:
+        out = kind(np.zeros_like(expected))
+        assert f(*given, out=out, **options) is out
+        np.testing.assert_allclose(fg.tensor(out).numpy(), expected, rtol=1e-13)
+
+
 def refuses(f: Any, args: Any, kwargs: Any, error: Exception) -> None:
     """Assert that a call raises what NumPy raises."""
     public = next(

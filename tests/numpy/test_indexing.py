@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.helpers import exactly, grouped
-from tests.numpy.cases import Case, check, integers, kinds, named, strided, truths, values
+from tests.numpy.cases import Case, check, integers, kinds, named, strided, truths, values, writes
 
 import fgrad as fg
 import fgrad.numpy as fnp
@@ -146,16 +146,7 @@ def test_out_keyword(name):
         "compress": ([True, False], M, 0),
         "round": (M, 1),
     }[name]
-    place = 1 if name == "compress" else 0
-    expected = getattr(np, name)(*args)
-    given = [fg.tensor(x) if i == place else x for i, x in enumerate(args)]
-    for module in (fnp, np):
-        out = fg.tensor(np.zeros(expected.shape))
-        assert getattr(module, name)(*given, out=out) is out
-        np.testing.assert_array_equal(out.numpy(), expected)
-    out = np.zeros(expected.shape)
-    assert getattr(fnp, name)(*args, out=out) is out
-    np.testing.assert_array_equal(out, expected)
+    writes(name, *args, at=int(name == "compress"))
 
 
 def test_tensors_as_conditions_and_places():

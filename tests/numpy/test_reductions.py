@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from tests.helpers import grouped
-from tests.numpy.cases import Case, Fixed, check, integers, kinds, named, strided, truths, values
+from tests.numpy.cases import Case, Fixed, check, integers, kinds, named, strided, truths, values, writes
 
 import fgrad as fg
 import fgrad.numpy as fnp
@@ -182,18 +182,9 @@ def test_aliases():
     ],
 )
 def test_out_keyword(name):
-    f = getattr(np, name)
-    expected = f(C, axis=1)
-    dtype = expected.dtype
-    for module in (fnp, np):
-        out = fg.tensor(np.zeros(expected.shape, dtype))
-        assert getattr(module, name)(fg.tensor(C), axis=1, out=out) is out
-        np.testing.assert_allclose(out.numpy(), expected, rtol=1e-13)
-    for x in (C, fg.tensor(C)):
-        array = np.zeros(expected.shape, dtype)
-        assert getattr(fnp, name)(x, axis=1, out=array) is array
-        np.testing.assert_allclose(array, expected, rtol=1e-13)
-    if dtype.kind == "f":
+    writes(name, C, axis=1)
+    expected = getattr(np, name)(C, axis=1)
+    if expected.dtype.kind == "f":
         check_grads(lambda x: getattr(np, name)(x, axis=1, out=fg.tensor(np.zeros(expected.shape))), (C,), 2)
 
 
@@ -260,11 +251,7 @@ def test_gradients_of_long_products(kind):
 def test_initial_elements_beside_out():
     for name in ("cumulative_sum", "cumulative_prod"):
         for initial in (False, True):
-            expected = getattr(np, name)(V, include_initial=initial)
-            for module in (fnp, np):
-                out = fg.tensor(np.zeros(expected.shape))
-                assert getattr(module, name)(fg.tensor(V), out=out, include_initial=initial) is out
-                np.testing.assert_allclose(out.numpy(), expected, rtol=1e-13)
+            writes(name, V, include_initial=initial)
 
 
 def test_differences_between_ends_differentiate():
