@@ -79,7 +79,10 @@ def log_and_sums(x: Any) -> Any:
 def log_and_sums_forward(x: Any, t: Any) -> Any:
     lse, h = nn.logsumexp(x, axis=0), np.tanh(x)
     safe = np.where(np.equal(lse, -np.inf), 0, lse)  # where all x are -inf, the derivative is zero
-    return lse + np.cumsum(h), np.sum(t * np.exp(x - safe)) + np.cumsum(t * (1 - h * h))
+    weights = np.exp(x - safe)  # which sum to one but for the rounding of their logarithm
+    total = np.sum(weights)
+    mean = np.sum(t * weights) * (1.0 / np.where(total > 0, total, 1))
+    return lse + np.cumsum(h), mean + np.cumsum(t * (1 - h * h))
 
 
 def system(p: Any) -> Any:

@@ -100,24 +100,24 @@ def _logsumexp_of_arrays(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
         return launched(_logsumexp, ct, out, x, axes=axes)
     kept = with_ones(x.shape, axes)
     shift = out.reshape(kept)
-    if x.__class__ is DeviceArray:  # nothing of it may be read
-        return ct.reshape(kept) * np.exp(x - np.where(shift == -np.inf, 0, shift))
-    if not math.isfinite(np.add.reduce(out, axis=None)):
+    if x.__class__ is DeviceArray or not math.isfinite(np.add.reduce(out, axis=None)):
         shift = np.where(shift == -np.inf, 0, shift)
-    weights = np.subtract(x, shift)
-    if not weights.shape:
-        return ct.reshape(kept) * np.exp(weights)
-    weights = _exp(weights, weights)
-    weights *= ct.reshape(kept)
-    return weights
+    weights = _exp(np.subtract(x, shift))
+    total = np.add.reduce(weights, axis=axes, keepdims=True)
+    return weights * (ct.reshape(kept) / np.where(total > 0, total, 1))
 
 
 def _logsumexp(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
-    """Return `ct` times softmax(x), which is zero by convention where every x is -inf."""
-    # Blanchard, Higham & Higham (2021), Accurately computing the log-sum-exp and softmax functions
+    """Return `ct` times softmax(x), which is zero by convention where every x is -inf.
+
+    Blanchard, Higham & Higham (2021), Accurately computing the log-sum-exp and softmax functions. Rounding
+    of a large `out` is a factor of all exponentials, so that these are divided by their sum, near one.
+    """
     kept = with_ones(x.shape, axes)
-    shift = bind("where", bind("equal", out, -np.inf), 0, out)
-    return reshape(ct, kept) * unary("exp", x - reshape(shift, kept))
+    shift = bind("stop_gradient", bind("where", bind("equal", out, -np.inf), 0, out))
+    weights = unary("exp", x - reshape(shift, kept))
+    total = reshape(sum_axes(weights, axes), kept)
+    return weights * (reshape(ct, kept) / bind("where", bind("greater", total, 0), total, 1))
 
 
 _rows_of = {  # as a program has them, which compiles them in parts that it knows
