@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.linalg import LinAlgError
-from tests.helpers import differences, grouped
+from tests.helpers import close, differences, grouped
 from tests.numpy.cases import Case, Fixed, check, integers, kinds, named, strided, truths, values
 
 import fgrad as fg
@@ -734,3 +734,21 @@ def test_a_transpose_that_may_be_singular_is_numpys():
 def test_second_derivatives_of_systems():
     n = 16
     check_grads(np.linalg.solve, (dominated(n) / 4, np.ones(n)), order=2, rtol=1e-4)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("d", 1e200), ("d", 1e-200), ("f", 1e25), ("f", 1e-25)], ids=lambda v: f"{v}"
+)
+@pytest.mark.parametrize("shape", [(4, 2), (2, 4)])
+def test_derivatives_of_pseudo_inverses_do_not_depend_on_units(shape, dtype, size, compiled):
+    """Of a matrix in other units the pseudo-inverse is in the inverse ones: squares of these overflow."""
+    x, w = values(shape, seed=1), values(shape[::-1], seed=2)
+    total = lambda a, unit: ((np.linalg.pinv(a) * unit) * w.astype(a.dtype)).sum()
+    exact = differences(lambda a: total(a, 1.0), x)
+    unit = np.dtype(dtype).type(size)
+    slope = fg.grad(lambda a: total(a, unit))
+    if compiled:
+        slope = fg.jit(slope)
+    found = slope(x.astype(dtype) * unit)
+    close(found.astype(float) * size, exact, 1e-6 if dtype == "d" else 1e-4)

@@ -17,7 +17,7 @@ from numpy.linalg import LinAlgError
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, broadcasts
-from fgrad.core.dispatch import bind
+from fgrad.core.dispatch import bind, unary
 from fgrad.core.placement import near
 from fgrad.core.primitive import (
     OUT,
@@ -438,16 +438,26 @@ declare(
 def _pinv(ct: Any, out: Any, x: Any, **_: Any) -> Any:
     # dp = -p da p + p p^H da^H (1 - a p) + (1 - p a) da^H p^H p, for da that keep the rank:
     # Golub & Pereyra (1973), The differentiation of pseudo-inverses and nonlinear least squares problems
-    p, q, b, c = swapped(out), conjugate(out), conjugate(x), adjoint(ct)
+    size = _size(x)  # of matrices of size one no product of inverses overflows
+    p, q, b, c = swapped(out) * size, conjugate(out) * size, conjugate(x) / size, adjoint(ct) / size
     dropped = x - matrix_product(matrix_product(x, out), x)
     nothing = near(x).zeros(1, real_dtype(x.dtype))
     guarded(dropped, near(x).ones((1, 1), bool), nothing, x, kind="dropped", both=False)
-    own = matrix_product(matrix_product(p, ct), p)
+    own = matrix_product(matrix_product(p, ct / size), p)
     first = matrix_product(matrix_product(c, q), p)
     second = matrix_product(p, matrix_product(q, c))
     first = first - matrix_product(b, matrix_product(q, first))
     second = second - matrix_product(matrix_product(second, q), b)
-    return first + second - own
+    return (first + second - own) / size
+
+
+def _size(x: Any) -> Any:
+    """Return the largest elements of matrices, or one, as constant matrices of one element."""
+    if 0 in x.shape:
+        return 1.0
+    rank = len(x.shape)
+    size = bind("max", unary("absolute", bind("stop_gradient", x)), axes=(rank - 2, rank - 1))
+    return reshape(bind("where", bind("greater", size, 0), size, 1), (*size.shape, 1, 1))
 
 
 def _written_pinv(a: Any, *, rcond: Any, hermitian: bool) -> Any:
