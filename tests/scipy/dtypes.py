@@ -246,7 +246,7 @@ DEVIATIONS = {  # what differs, as the command prints it, and why
     r"^ndimage\..*complex64": "beside weights of double precision",
     r"^special\.eval_.*order must be an integer": "the order is looked at, not its dtype",
     r"^special\.((log_)?softmax.*\bu?(int\d+|bool)\b|logsumexp.*)": "taken as double",
-    r"^special\.erfc? .*complex|^special.logsumexp.*complex": "refused",
+    r"^special\.erfc? .*complex": "refused",
     r"^integrate\.(cumulative_)?trapezoid \(.*,": "the dtype is that of samples and places together",
     r"^special.multigammaln|^linalg.solve_toeplitz": "single precision stays",
     r"^signal.detrend \((bool|float16)": "half precision stays; a line has no rest but for rounding",

@@ -16,6 +16,7 @@ from fgrad.core.dispatch import bind
 from fgrad.core.primitive import NUMPY
 from fgrad.scipy import special
 from fgrad.scipy.special.primitives import TABLE
+from fgrad.testing import check_grads
 
 DECLARED = {*TABLE}
 FIRST_ORDER = {"gamma", "loggamma"}  # off the real axis: SciPy has no complex trigamma function
@@ -429,6 +430,34 @@ def test_logsumexp_with_signs():
     np.testing.assert_allclose(found, [b * np.exp(a) / total, np.exp(a) / total])
     shapes = special.logsumexp(fg.tensor(np.ones((2, 3))), 1, keepdims=True, return_sign=True)
     assert [s.shape for s in shapes] == [(2, 1), (2, 1)]
+
+
+@pytest.mark.parametrize("run", [lambda f: f, fg.jit])
+@pytest.mark.parametrize("weights", [None, np.array([[1.0], [-2.0]]), np.array([0.3 + 1j, -1, 0.5, 2j])])
+@pytest.mark.parametrize("shift", [0.0, 800.0, -800.0])
+def test_logsumexp_of_complex_numbers(run, weights, shift):
+    rng = np.random.default_rng(1)
+    for a in (rng.normal(size=(2, 4)), rng.normal(size=(2, 4)) + 2j * rng.normal(size=(2, 4))):
+        if weights is None and a.dtype.kind == "f":
+            continue
+        total = np.sum((1 if weights is None else weights) * np.exp(a), axis=0)
+        value, sign = run(lambda a: special.logsumexp(a, 0, weights, return_sign=True))(a + shift)
+        np.testing.assert_allclose(value, np.log(abs(total)) + shift, rtol=1e-12)
+        np.testing.assert_allclose(sign, total / abs(total), rtol=1e-12)
+        assert value.dtype == float
+        if total.dtype.kind == "c":
+            found = run(lambda a: special.logsumexp(a, 0, weights))(a + shift)
+            np.testing.assert_allclose(found, np.log(total) + shift, rtol=1e-12)
+            check_grads(lambda a: special.logsumexp(a, 0, weights), (a + 0.1j,))
+            check_grads(lambda a: special.logsumexp(a, 0, weights, return_sign=True)[0], (a.real,))
+
+
+def test_logsumexp_of_complex_numbers_without_a_part():
+    gone = np.array([complex(-np.inf, 2), 1 + 1j])
+    np.testing.assert_allclose(special.logsumexp(gone), 1 + 1j)
+    np.testing.assert_array_equal(fg.grad(lambda a: special.logsumexp(a).real)(gone).round(12), [0, 1])
+    value, sign = special.logsumexp(gone[:0], return_sign=True)
+    assert (value, sign) == (-np.inf, 0)
 
 
 @pytest.mark.parametrize("n", [0.5, -1, np.array([2.5, 1.0]), np.array([0, -2])])

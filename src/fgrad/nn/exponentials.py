@@ -123,10 +123,10 @@ def scaled_sum(a: Any, weights: Any, axis: Any) -> tuple[Any, Any]:
     shape = np.broadcast_shapes(a.shape, weights.shape)
     a, weights = (broadcast_to(v, shape) for v in (a, weights))
     axes = _axes(axis, a)
-    counted = functions.where(functions.equal(weights, 0), -np.inf, a)
+    counted = functions.where(functions.equal(weights, 0), -np.inf, a.real)
     top = reshape(bind("logsumexp", stop_gradient(counted), axes=axes), with_ones(a.shape, axes))
     top = functions.where(functions.isfinite(top), top, 0)
-    a = functions.where(functions.equal(a, -np.inf), -np.inf, a)  # slope zero, where all are -inf too
+    a = functions.where(functions.equal(a.real, -np.inf), -np.inf, a)  # slope zero, where all are -inf too
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return sum_axes(functions.multiply_no_nan(weights, functions.exp(a - top)), axes), top
 

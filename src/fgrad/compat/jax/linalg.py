@@ -18,13 +18,14 @@ from fgrad.compat.standins import by_name, words
 
 Function = Callable[..., Any]
 COMPLEX = ("eig", "eigvals", "sqrtm")  # whose results are complex, also where all of them are real
+KEPT = ("block_diag", "outer", "toeplitz", "trace")  # what computes with integers as they are
 
 
 def _linear(module: Any, name: str) -> Function:
-    """Return a function of matrices that are floating-point numbers of one dtype."""
+    """Return a function of matrices of one dtype, of floating-point numbers unless they are `KEPT`."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        given, form = alike([*args, *kwargs.values()], Array | np.ndarray, inexact=True)
+        given, form = alike([*args, *kwargs.values()], Array | np.ndarray, inexact=name not in KEPT)
         if form is SHORT:
             raise NotImplementedError(f"jax.numpy.linalg.{name} of bfloat16: JAX has it of float32 at least")
         named_ones = dict(zip(kwargs, given[len(args) :], strict=True))

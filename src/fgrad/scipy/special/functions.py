@@ -357,21 +357,22 @@ def logsumexp(
     out = log |sum_i b_i exp(a_i)|
 
     Args:
-        a: real array; integers promote to float64.
+        a: array; integers promote to float64.
         axis: axis or axes to reduce; None reduces all.
         b: weights that broadcast with `a`; None: ones.
         keepdims: whether the reduced axes stay with length one.
-        return_sign: whether to return the sign of the sum too; without it the result is NaN where the sum is
-            negative.
+        return_sign: whether to return the sign of the sum too; without it the result is NaN where a real sum
+            is negative, and the principal value of the logarithm of a complex one.
 
     Returns:
-        Array of the float dtype of `a`, or a pair of it and the signs.
+        Array of the dtype of `a`; or a pair of real numbers and the signs, which are numbers of modulus one
+        where the sum is complex.
 
     Raises:
         AxisError: `axis` is not an axis of `a`.
 
     Derivative:
-        b exp(a) / sum(b exp(a)) in `a`, exp(a) / sum(b exp(a)) in `b`; none of the signs.
+        b exp(a) / sum(b exp(a)) in `a`, exp(a) / sum(b exp(a)) in `b`; none of the signs of real sums.
 
     Example:
         >>> float(logsumexp(np.array([0.0, 0.0])))
@@ -379,13 +380,19 @@ def logsumexp(
         >>> fg.grad(logsumexp)(np.array([0.0, 0.0]))
         array([0.5, 0.5])
     """
-    if not return_sign:
+    x = inexact(a)
+    weights = np.ones((), x.real.dtype) if b is None else inexact(b)
+    if not return_sign and "c" not in (x.dtype.kind, weights.dtype.kind):
         return nn.logsumexp(a, axis, b=b, keepdims=keepdims)
-    total, top = scaled_sum(inexact(a), inexact(1.0 if b is None else b), axis)
+    total, top = scaled_sum(x, weights, axis)
+    kept = top.shape if keepdims else total.shape
     with np.errstate(divide="ignore", invalid="ignore"):
-        y = unary("log", unary("absolute", total)) + reshape(top, total.shape)
-    sign = unary("sign", total)
-    return (reshape(y, top.shape), reshape(sign, top.shape)) if keepdims else (y, sign)
+        size = unary("absolute", total) if return_sign else total
+        y = reshape(unary("log", size) + reshape(top, total.shape), kept)
+        if not return_sign:
+            return y
+        sign = total / bind("where", size == 0, 1, size) if total.dtype.kind == "c" else unary("sign", total)
+        return y, reshape(sign, kept)
 
 
 def declare_hidden() -> None:
