@@ -48,6 +48,41 @@ def test_derivatives_where_values_are_known_and_where_not(upper, dtype):
         check_grads(fg.jit(factor), (a[0],), order=2)
 
 
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("dtype", ["f", "d", "D"])
+def test_systems_with_singular_matrices_among_them(run, dtype):
+    a, b = matrices(dtype, 4).astype(dtype), RNG.standard_normal((4, 3, 2)).astype(dtype)
+    a[1], a[3] = 0, np.ones((3, 3))
+    found, inverse = (
+        np.asarray(x) for x in RUNS[run](lambda a, b: (linalg.solve(a, b), linalg.inv(a)))(a, b)
+    )
+    slope = np.asarray(RUNS[run](fg.grad(lambda a, b: np.sum(linalg.solve(a, b)[..., 0].real)))(a, b))
+    for i in (0, 2):
+        tolerance = 100 * np.finfo(dtype).eps
+        np.testing.assert_allclose(found[i], np.linalg.solve(a[i], b[i]), rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(inverse[i], np.linalg.inv(a[i]), rtol=tolerance, atol=tolerance)
+        assert np.isfinite(slope[i]).all()
+    assert found.dtype == inverse.dtype == dtype
+    for i in (1, 3):
+        assert np.isnan(found[i]).all()
+        assert np.isnan(inverse[i]).all()
+        assert np.isnan(slope[i]).all()
+
+
+def test_solutions_for_one_vector_and_one_matrix():
+    a, b = matrices(count=1)[0], RNG.standard_normal(3)
+    np.testing.assert_allclose(linalg.solve(a, b), np.linalg.solve(a, b))
+    assert np.isnan(linalg.solve(np.zeros((3, 3)), b)).all()
+    assert linalg.solve(np.zeros((3, 3)), np.ones((3, 0))).shape == (3, 0)
+    assert linalg.inv(np.array([[2, 0], [0, 4]])).tolist() == [[0.5, 0], [0, 0.25]]
+    check_grads(linalg.solve, (a, b))
+    check_grads(linalg.inv, (a,))
+    with pytest.raises(ValueError, match="incompatible"):
+        linalg.solve(a, b[:2])
+    with pytest.raises(np.linalg.LinAlgError, match="square"):
+        linalg.inv(a[:2])
+
+
 def test_parts_that_are_symmetric():
     a = RNG.standard_normal((2, 3, 3)) + 1j * RNG.standard_normal((2, 3, 3))
     found = np.asarray(linalg.symmetrized(a))

@@ -754,7 +754,8 @@ def factorizations() -> list[Sample]:
             "empty": (empty, b[:0]),
             "no columns": (a, b[:, :0]),
         }.items():
-            add("solve", f"{label} {name}", args, np.linalg.solve, check="")
+            for check in ("", "nan"):
+                add("solve", f"{check} {label} {name}", args, np.linalg.solve, check=check)
         for check in ("qr", "eig"):
             add("solve", f"checked {check} {name}", (a, b), np.linalg.solve, check=check)
         for shape in [(3, 3), (4, 3), (3, 4), (2, 4, 2), (0, 2), (2, 0)]:

@@ -13,8 +13,10 @@ from fgrad import numpy as fnp
 from fgrad.core.dispatch import bind
 from fgrad.names import offered as _offered
 from fgrad.numpy.linalg.arguments import square_matrices
+from fgrad.numpy.linalg.systems import solved
+from fgrad.ops.systems import inverse
 
-__all__ = ["cholesky", "ormqr", "symmetrized"]
+__all__ = ["cholesky", "inv", "ormqr", "solve", "symmetrized"]
 
 
 def symmetrized(a: Any) -> Any:
@@ -63,6 +65,52 @@ def cholesky(a: Any, *, upper: bool = False) -> Any:
     x = _adjoint(x) if upper else x
     low = bind("cholesky_or_nan", x)
     return _adjoint(low) if upper else low
+
+
+def solve(a: Any, b: Any) -> Any:
+    """Return the solutions x of systems a x = b, which are NaN where a matrix is singular.
+
+    Args:
+        a: square matrices (..., n, n).
+        b: one vector (n,), or matrices (..., n, k) whose leading axes broadcast with those of `a`.
+
+    Returns:
+        Array of the shape of `b`, with the leading axes of both; floats or complex numbers.
+
+    Derivative:
+        That of `numpy.linalg.solve`; NaN where the matrix is singular.
+
+    Source:
+        Giles (2008), An extended collection of matrix derivative results, 2.2.3.
+
+    Example:
+        >>> solve(np.array([np.eye(2), np.ones((2, 2))]), np.array([[1.0], [2.0]]))[..., 0]
+        Tensor([[ 1.,  2.],
+                [nan, nan]])
+    """
+    return solved(fnp.asarray(a), fnp.asarray(b), "nan")
+
+
+def inv(a: Any) -> Any:
+    """Return the inverse of matrices, which is NaN where a matrix is singular.
+
+    Args:
+        a: square matrices (..., n, n).
+
+    Returns:
+        Array of the shape of `a`; floats or complex numbers.
+
+    Derivative:
+        That of `numpy.linalg.inv`; NaN where the matrix is singular.
+
+    Source:
+        Giles (2008), An extended collection of matrix derivative results, 2.2.1.
+
+    Example:
+        >>> inv(np.array([[[2.0]], [[0.0]]])).ravel()
+        Tensor([0.5, nan])
+    """
+    return inverse(square_matrices(fnp.asarray(a)), "nan")
 
 
 def _adjoint(x: Any) -> Any:

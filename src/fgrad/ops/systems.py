@@ -52,14 +52,15 @@ SMALL = 32  # rows of a matrix whose determinant and cofactors are a kernel in c
 def solve(a: Any, b: Any, check: str = "") -> Any:
     """Return the solutions x of a x = b, for stacks of matrices a and b.
 
-    `check` says what `a` is made of, if it is to be tested for singularity beyond rounding.
+    `check` says what `a` is made of, if it is to be tested for singularity beyond rounding; with "nan"
+    nothing is refused, and the solutions of systems with a singular matrix are NaN.
     """
     return bind("solve", a, b, check=check)
 
 
-def inverse(a: Any) -> Any:
-    """Return inverse matrices."""
-    return solve(a, identity(a))
+def inverse(a: Any, check: str = "") -> Any:
+    """Return inverse matrices; `check` is as of `solve`."""
+    return solve(a, identity(a), check)
 
 
 _SINGULAR = {
@@ -72,6 +73,11 @@ _SINGULAR = {
 
 
 def _run_solve(a: Any, b: Any, *, check: str) -> Any:
+    if check == "nan":
+        try:
+            return _run_solve(a, b, check="")
+        except LinAlgError:
+            return _solved_one_by_one(a, b)
     if check and a.size:
         tiny = 8 * a.shape[-1] * np.finfo(a.dtype).eps
         if check == "qr":
@@ -90,6 +96,19 @@ def _run_solve(a: Any, b: Any, *, check: str) -> Any:
     found = backend("small_matrices").solve(a, b) if a.ndim > 2 and a.__class__ is np.ndarray else None
     found = _by_factors(a, b) if found is None else found
     return np.linalg.solve(a, b) if found is None else found
+
+
+def _solved_one_by_one(a: Any, b: Any) -> Any:
+    """Return the solutions of systems, which are NaN where a matrix is singular."""
+    if a.ndim == b.ndim == 2:
+        try:
+            return np.linalg.solve(a, b)
+        except LinAlgError:
+            return np.full_like(b, np.nan, np.result_type(a, b))
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    each = [np.broadcast_to(x, (*lead, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in (a, b)]
+    found = [_solved_one_by_one(*pair) for pair in zip(*each, strict=True)]
+    return np.stack(found).reshape(*lead, *b.shape[-2:])
 
 
 # the factors of matrices that systems were solved with, by the number of an array, as long as it lives: those
@@ -143,7 +162,7 @@ def _solved(factors: Any, a: Any, b: Any, *, transposed: bool) -> Any:
 
 
 def _solve_side(ct: Any, a: Any, *, check: str) -> Any:
-    found = None if check else _of_transposed(a, ct)
+    found = _of_transposed(a, ct) if check in ("", "nan") else None
     return solve(swapped(a), ct, check) if found is None else found
 
 
@@ -184,7 +203,7 @@ def _written_solve(a: Any, b: Any, *, check: str) -> Any:
 
 
 def _is_checked(a: Aval, b: Aval, *, check: str) -> bool:
-    return bool(check) and a.size > 0 and (check != "qr" or a.dtype.kind == "c")
+    return check not in ("", "nan") and a.size > 0 and (check != "qr" or a.dtype.kind == "c")
 
 
 declare(
@@ -196,9 +215,9 @@ declare(
     batch=_batch_solve,
     traits={STACKS},
     written=Written(_written_solve, _is_checked),
-    unchecked={"check": ""},
-    effect=lambda params: bool(params["check"]),
-    stored=of_matrices("01", "0", {"check": one_of("", "qr", "eig", "det")}, verify=_divided),
+    unchecked={"check": "nan"},
+    effect=lambda params: params["check"] not in ("", "nan"),
+    stored=of_matrices("01", "0", {"check": one_of("", "nan", "qr", "eig", "det")}, verify=_divided),
 )
 
 

@@ -333,6 +333,14 @@ def _reduced(name: str) -> Function:
     )
 
 
+def _bits(name: str) -> Function:
+    """Return the reduction of truth values, or of the bits of integers."""
+    found = getattr(fnp, f"bitwise_{name}").reduce
+    return lambda operand, axes, *, out_sharding=None: moved(
+        lambda t: found(t, axis=tuple(axes)), as_array(operand)
+    )
+
+
 def _placed(name: str) -> Function:
     return lambda operand, axis, index_dtype: NUMPY[name](operand, axis).astype(index_dtype)
 
@@ -361,7 +369,7 @@ def _approximate(descending: bool) -> Function:
     )
 
 
-REDUCTIONS = {"and": "all", "or": "any"} | {name: name for name in ("max", "min", "prod", "sum")}
+REDUCTIONS = words("max min prod sum")
 PRIMITIVES = words(  # by fgrad's names
     "absolute add arccosh arcsinh arctanh bitwise_and bitwise_or broadcast_to ceil conjugate contract "
     "convert cos cosh cumsum divide erf erfinv exp exp2 expm1 floor integer_pow log log1p maximum minimum "
@@ -399,7 +407,8 @@ NAMES: dict[str, Any] = {
     **{name: of_one(getattr(fgrad.lax, name), kept) for name in RUNNING},
     **{f"arg{end}": _placed(f"arg{end}") for end in ("max", "min")},
     **{name: product(getattr(fgrad.lax, name), count, inexact=True) for name, count in CONVOLUTIONS.items()},
-    **{f"reduce_{name}": _reduced(found) for name, found in REDUCTIONS.items()},
+    **{f"reduce_{name}": _reduced(name) for name in REDUCTIONS},
+    **{f"reduce_{name}": _bits(name) for name in words("and or xor")},
     "batch_matmul": lambda lhs, rhs, precision=None: NUMPY["matmul"](lhs, rhs),
     "broadcasted_iota": lambda dtype, shape, dimension: made(
         fgrad.lax.broadcast_in_dim(np.arange(shape[dimension]), shape, (dimension,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import fgrad.lax.linalg
 import fgrad.scipy.linalg
 from fgrad import numpy as fnp
 from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, inexact, made, moved, named
+from fgrad.compat.jax.numpy import NAMES as ARRAYS
 from fgrad.compat.jax.numpy import alike, product, wrapped
 from fgrad.compat.jax.trees import tree_map
 from fgrad.compat.standins import by_name, words
@@ -23,8 +25,10 @@ KEPT = ("block_diag", "outer", "toeplitz", "trace")  # what computes with intege
 
 def _linear(module: Any, name: str) -> Function:
     """Return a function of matrices of one dtype, of floating-point numbers unless they are `KEPT`."""
+    looks = "check_finite" in inspect.signature(getattr(module, name)).parameters
 
     def function(*args: Any, **kwargs: Any) -> Any:
+        kwargs |= {"check_finite": False} if looks else {}
         given, form = alike([*args, *kwargs.values()], Array | np.ndarray, inexact=name not in KEPT)
         if form is SHORT:
             raise NotImplementedError(f"jax.numpy.linalg.{name} of bfloat16: JAX has it of float32 at least")
@@ -65,25 +69,46 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     return made(fnp.linalg.norm(y._tensor, ord, axis, keepdims), y.strong)
 
 
+def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> Any:
+    """Return least squares, with the residuals of systems of any rank and shape, unless `numpy_resid`."""
+    x, resid, rank, s = _LSTSQ(a, b, rcond)
+    if not numpy_resid:
+        rest = ARRAYS["matmul"](a, x) - as_array(b)
+        resid = (abs(rest) ** 2).sum(0).reshape(-1)
+    return x, resid, rank, s
+
+
+def solve(a: Any, b: Any, lower: bool = False, *_: Any, assume_a: str = "gen", **options: Any) -> Any:
+    """Return the solutions of systems; NaN where a matrix is singular, or not as it is assumed to be."""
+    if assume_a != "pos":
+        return NUMPY["solve"](a, b)
+    return SCIPY["cho_solve"](SCIPY["cho_factor"](a, lower), b)
+
+
+_LSTSQ = _linear(fnp.linalg, "lstsq")
 NUMPY: dict[str, Any] = {
     name: _linear(fnp.linalg, name)
     for name in words(
-        "cond det eig eigh eigvals eigvalsh inv lstsq matrix_power matrix_rank pinv qr slogdet solve "
+        "cond det eig eigh eigvals eigvalsh matrix_power matrix_rank pinv qr slogdet "
         "svd svdvals tensorinv tensorsolve trace vector_norm outer"
     )
 } | {
+    **{name: _linear(fgrad.lax.linalg, name) for name in ("inv", "solve")},
     "cholesky": lambda a, *, upper=False: _cholesky(a, upper=upper),
     "matrix_norm": lambda x, *, keepdims=False, ord="fro": norm(x, ord, (-2, -1), keepdims),
     "multi_dot": lambda arrays, *, precision=None: elementwise(lambda *xs: fnp.linalg.multi_dot(xs), *arrays),
     "norm": norm,
+    "lstsq": lstsq,
 }
 SCIPY: dict[str, Any] = {
     name: _linear(fgrad.scipy.linalg, name)
     for name in words(
-        "block_diag cho_solve det eigh expm inv lu lu_factor lu_solve qr schur solve "
-        "solve_triangular sqrtm svd toeplitz"
+        "block_diag cho_solve det eigh expm lu lu_factor lu_solve qr schur solve_triangular "
+        " sqrtm svd toeplitz"
     )
 } | {
+    "inv": lambda a, overwrite_a=False, check_finite=True: NUMPY["inv"](a),
+    "solve": solve,
     "cholesky": lambda a, lower=False, overwrite_a=False, check_finite=True: _cholesky(a, upper=not lower),
     "cho_factor": lambda a, lower=False, overwrite_a=False, check_finite=True: (
         _cholesky(a, upper=not lower),

@@ -152,7 +152,7 @@ _MAIN: dict[str, Any] = {
 }
 _SPECIAL = words(
     "bessel_jn betainc betaln digamma entr erf erfc erfinv expit gammainc gammaincc gammaln i0 i0e i1 i1e "
-    "log_ndtr logit expi ndtr ndtri xlog1py xlogy beta boxcox boxcox1p erfcx exp1 gamma hyp1f1 hyp2f1 kl_div "
+    "logit expi ndtr ndtri xlog1py xlogy beta boxcox boxcox1p erfcx exp1 gamma hyp1f1 hyp2f1 kl_div "
     "loggamma poch polygamma rel_entr spence zeta"
 )
 
@@ -177,6 +177,7 @@ def _special() -> dict[str, Any]:
     found = import_module("fgrad.scipy.special")
     return {
         "logsumexp": nn.logsumexp,
+        "log_ndtr": lambda x, series_order=3: _elements(found.log_ndtr)(x),
         "multigammaln": lambda a, d: _elements(lambda a: found.multigammaln(a, int(d)))(a),
         **{name: _elements(getattr(found, name)) for name in _SPECIAL if hasattr(found, name)},
     }

@@ -55,6 +55,11 @@ def solve(a: Any, b: Any) -> Any:
         >>> fnp.linalg.solve(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([2.0, 8.0]))
         array([1., 2.])
     """
+    return solved(a, b)
+
+
+def solved(a: Any, b: Any, check: str = "") -> Any:
+    """Return the solutions of systems; `check` is as of `ops.systems.solve`."""
     a, b = together(a, b)
     a, b = of_common_dtype(square_matrices(a), supported(b))
     n = a.shape[-1]
@@ -62,7 +67,7 @@ def solve(a: Any, b: Any) -> Any:
     if not b.shape or b.shape[0 if vector else -2] != n:
         raise ValueError(f"solve: shapes {a.shape} and {b.shape} are incompatible")
     np.broadcast_shapes(a.shape[:-2], () if vector else b.shape[:-2])
-    x = systems.solve(a, matrices.as_column(b) if vector else b)
+    x = systems.solve(a, matrices.as_column(b) if vector else b, check)
     return linear.reshape(x, x.shape[:-1]) if vector else x
 
 
