@@ -171,3 +171,32 @@ UNKNOWN = [
 def test_names_of_arguments_that_nobody_knows_are_refused(call):
     with pytest.raises(TypeError, match="unexpected keyword"):
         call()
+
+
+@pytest.mark.parametrize("run", [lambda f: f, jax.jit])
+def test_integers_are_floats_to_what_needs_them(run):
+    i, short, truths = jnp.arange(4), jnp.arange(4, dtype="uint8"), jnp.arange(4) > 1
+    for x in (i, short, truths):
+        for f in (jnp.angle, jnp.spacing, jnp.trapezoid, jnp.polyder, lambda x: jnp.frexp(x)[0], jnp.modf):
+            assert jax.tree_util.tree_leaves(run(f)(x))[0].dtype == "float32"
+        for f in (jnp.convolve, jnp.correlate, jnp.polymul):
+            assert run(f)(x, short).dtype == "float32"
+            assert run(f)(x, jnp.ones(4, "bfloat16")).dtype == "bfloat16"
+    assert float(run(jnp.trapezoid)(truths)) == 1.5
+    assert run(jnp.polymul)(i, short).tolist() == [0, 0, 1, 4, 10, 12, 9], "zeros in front stay"
+    assert jnp.polymul(i, short, trim_leading_zeros=True).tolist() == [1, 4, 10, 12, 9]
+
+
+def test_conditions_have_no_part_in_the_dtype():
+    numbers = jnp.arange(4, dtype="int8")
+    for f in (jnp.compress, jnp.extract):
+        found = f(jnp.array([0, 1, 0, 2], "uint8"), numbers)
+        assert (found.dtype, found.tolist()) == ("int8", [1, 3])
+
+
+@pytest.mark.parametrize("run", [lambda f: f, jax.jit])
+def test_reductions_of_bits(run):
+    x = jnp.array([[1, 2], [4, 3]])
+    for f, expected in ((lax.reduce_or, [5, 3]), (lax.reduce_and, [0, 2]), (lax.reduce_xor, [5, 1])):
+        assert run(lambda x, f=f: f(x, (0,)))(x).tolist() == expected
+    assert run(lambda x: lax.reduce_and(x > 1, (1,)))(x).tolist() == [False, True]

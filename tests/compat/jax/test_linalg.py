@@ -181,3 +181,32 @@ def test_schur_forms():
     t, z = jax.scipy.linalg.schur(x, output="complex")
     assert t.dtype == np.complex64
     close(z @ t @ z.conj().T, x)
+
+
+@pytest.mark.parametrize("run", [lambda f: f, jax.jit])
+def test_singular_systems_are_nan(run):
+    for a in (jnp.zeros((2, 2)), jnp.ones((2, 2)), jnp.full((2, 2), N)):
+        for f in (jnp.linalg.solve, jax.scipy.linalg.solve):
+            assert np.isnan(np.asarray(run(f)(a, jnp.ones(2)))).all()
+        for f in (jnp.linalg.inv, jax.scipy.linalg.inv):
+            assert np.isnan(np.asarray(run(f)(a))).all()
+    close(run(jnp.linalg.solve)(SYMMETRIC, jnp.ones(2)), [2 / 11, 3 / 11])
+    definite = lambda a, b: jax.scipy.linalg.solve(a, b, assume_a="pos")
+    close(run(definite)(SYMMETRIC, jnp.ones(2)), [2 / 11, 3 / 11])
+    assert np.isnan(np.asarray(run(definite)(NO_FACTOR, jnp.ones(2)))).all()
+
+
+def test_matrices_of_integers_and_residuals():
+    whole = jnp.arange(4).reshape(2, 2)
+    for found, expected in (
+        (jax.scipy.linalg.block_diag(whole, jnp.array([5])), [[0, 1, 0], [2, 3, 0], [0, 0, 5]]),
+        (jax.scipy.linalg.toeplitz(jnp.array([1, 2])), [[1, 2], [2, 1]]),
+        (jnp.linalg.trace(whole), 3),
+        (jnp.linalg.outer(whole[0], whole[1]), [[0, 0], [2, 3]]),
+    ):
+        assert (found.dtype, found.tolist()) == ("int32", expected)
+    deficient, right = jnp.ones((3, 2)), jnp.array([1.0, 2.0, 3.0])
+    assert jnp.linalg.lstsq(deficient, right, numpy_resid=True)[1].shape == (0,)
+    close(jnp.linalg.lstsq(deficient, right)[1], [2.0])
+    close(jnp.linalg.lstsq(deficient, jnp.stack([right, 2 * right], 1))[1], [2.0, 8.0])
+    close(jax.scipy.special.log_ndtr(jnp.zeros(1), 3), [np.log(0.5)])

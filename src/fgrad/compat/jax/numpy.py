@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
 import string
@@ -65,10 +66,12 @@ INEXACT = words(
     "copysign cos cosh deg2rad degrees divide exp exp2 expm1 heaviside hypot log log10 log1p log2 logaddexp "
     "logaddexp2 nextafter rad2deg radians reciprocal sin sinc sinh sqrt tan tanh true_divide fabs rint"
 )
-INDICES = {"bincount": 0, "delete": 1, "insert": 1, "ldexp": 1}  # the argument that stays of integers
+FLOATS = words("angle frexp ldexp modf polyder spacing trapezoid")  # these too, of whole arrays
+# the argument that stays of integers, or of truth values
+INDICES = {"bincount": 0, "compress": 0, "delete": 1, "extract": 0, "insert": 1, "ldexp": 1}
 OPERANDS = ("a", "arr", "array", "m", "operand", "v", "x")  # what their operand is called
 JOINS = ("stack", "concatenate", "hstack", "vstack", "dstack", "column_stack")
-PRODUCTS = ("dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "cross", "convolve", "correlate")
+PRODUCTS = ("dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "cross")
 
 
 def _named(name: str, function: Function) -> Function:
@@ -202,6 +205,24 @@ def product(found: Function, count: int = 2, *, inexact: bool = False) -> Functi
     return _named(found.__name__, function)
 
 
+def _of_floats(found: Function) -> Function:
+    """Return a product of two arrays as one of floating-point numbers."""
+    function = product(found)
+
+    @functools.wraps(function)
+    def of_floats(a: Any, v: Any, *args: Any, **kwargs: Any) -> Any:
+        operands, form = together((a, v), inexact=True)
+        return function(*(made(x, form) for x in operands), *args, **kwargs)
+
+    return of_floats
+
+
+def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
+    """Return the product of polynomials, with all its coefficients unless `trim_leading_zeros`."""
+    factors = map(NAMES["trim_zeros"], (a1, a2), ("f", "f")) if trim_leading_zeros else (a1, a2)
+    return NAMES["convolve"](*factors)
+
+
 def _compared(name: str, taken: Function) -> Function:
     """Return a comparison of two arrays, which are what `taken` makes of the operands."""
     found = getattr(fnp, name)
@@ -268,7 +289,7 @@ def _any(name: str) -> Function:
         dtype = canonical(dtype_of(kwargs.pop("dtype"))) if "dtype" in kwargs else None
         if dtype is not None:
             kwargs["dtype"] = held(dtype)
-        operands, form = alike(args, apart=INDICES.get(name))
+        operands, form = alike(args, apart=INDICES.get(name), inexact=name in FLOATS)
         out = found(*operands, **{k: opened(v) for k, v in kwargs.items()})
         return wrapped(out, form if dtype is None else form_of(dtype))
 
@@ -693,7 +714,7 @@ OTHERS = words(
     "tril_indices triu_indices unravel_index vander vecdot gradient tril_indices_from "
     "triu_indices_from diag_indices_from select apply_along_axis block unstack iscomplex isreal angle "
     "bitwise_count cumulative_sum cumulative_prod divmod extract compress delete frexp indices insert ix_ "
-    "lexsort matvec modf poly polyadd polyder polyint polymul polysub resize setxor1d trim_zeros unwrap "
+    "lexsort matvec modf poly polyadd polyder polyint polysub resize setxor1d trim_zeros unwrap "
     "vecmat ldexp float_power histogram_bin_edges sort_complex bartlett blackman hamming "
     "hanning kaiser i0 apply_over_axes unique_all unique_counts unique_inverse unique_values"
 )
@@ -707,6 +728,7 @@ NAMES: dict[str, Any] = {
     **{name: _elements(name, inexact=True) for name in INEXACT},
     **{name: of_one(getattr(fnp, name), result) for result, names in OF_ONE.items() for name in names},
     **{name: product(getattr(fnp, name)) for name in PRODUCTS},
+    **{name: _of_floats(getattr(fnp, name)) for name in ("convolve", "correlate")},
     **{name: _joined(name) for name in JOINS},
     **{name: _compared(name, as_array) for name in ("isclose", "allclose")},
     **{name: _compared(name, array) for name in ("array_equal", "array_equiv")},
@@ -739,8 +761,20 @@ NAMES: dict[str, Any] = {
     "copy": lambda a, order=None: as_array(a).copy(),
     **by_name(
         *(arange, argwhere, array, bincount, broadcast_shapes, clip, einsum, eye, finfo, full, full_like),
-        *(histogram, issubdtype, linspace, load, meshgrid, nonzero, ones, ones_like, power, promote_types),
-        *(repeat, result_type, roots, take, take_along_axis, unique, vectorize, where, zeros, zeros_like),
+        *(histogram, issubdtype, linspace, load, meshgrid, nonzero, ones, ones_like, polymul, power),
+        *(
+            promote_types,
+            repeat,
+            result_type,
+            roots,
+            take,
+            take_along_axis,
+            unique,
+            vectorize,
+            where,
+            zeros,
+            zeros_like,
+        ),
     ),
 }
 NAMES |= renamed(
