@@ -200,3 +200,11 @@ def test_reductions_of_bits(run):
     for f, expected in ((lax.reduce_or, [5, 3]), (lax.reduce_and, [0, 2]), (lax.reduce_xor, [5, 1])):
         assert run(lambda x, f=f: f(x, (0,)))(x).tolist() == expected
     assert run(lambda x: lax.reduce_and(x > 1, (1,)))(x).tolist() == [False, True]
+
+
+def test_counters_and_places_that_are_clipped():
+    short = jnp.uint8
+    assert int(lax.fori_loop(short(0), short(4), lambda i, c: c + i, short(250))) == 0
+    x = jnp.arange(3.0).at[jnp.array([0, 9])]
+    np.testing.assert_allclose(x.apply(jnp.exp, mode="clip"), [1, 1, np.exp(2)], rtol=1e-6)
+    np.testing.assert_allclose(x.apply(jnp.exp, mode="drop"), [1, 1, 2])

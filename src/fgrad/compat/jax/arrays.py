@@ -191,7 +191,7 @@ class _At:
 
     def apply(self, function: Callable[[Any], Any], **options: Any) -> Array:
         """Return a copy with a function of elements; every place once."""
-        return self.set(function(self.get(**options)))
+        return self.set(function(self.get(**options)), mode=options.get("mode"))
 
     def _by_factors(self, combine: Callable[[Any, Any], Any], value: Any, options: dict[str, Any]) -> Any:
         """Return what is combined with ones, which the value has multiplied at these places."""

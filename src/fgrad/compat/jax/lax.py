@@ -27,7 +27,7 @@ from fgrad.compat.jax.arrays import (
 )
 from fgrad.compat.jax.jaxprs import own_primitive
 from fgrad.compat.jax.numpy import NAMES as NUMPY
-from fgrad.compat.jax.numpy import kept, of_one, product
+from fgrad.compat.jax.numpy import kept, of_one, product, result_type
 from fgrad.compat.jax.transformations import Flat, inside
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.jax.types import CONFIG, promoted
@@ -193,11 +193,12 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
     """Return the value after `val = body_fun(i, val)` for i from `lower` to `upper`."""
     first, end = (as_array(v)._tensor if v.__class__ is Array else v for v in (lower, upper))
     count = end - first if isinstance(end, int) and isinstance(first, int) else 0
+    kind = result_type(lower, upper)
 
     def run(start: _Carry) -> Any:
         @inside
         def body(i: Any, values: Any) -> Any:
-            return start.kept(body_fun(as_array(i).astype(int), start.filled(values)), "fori_loop")
+            return start.kept(body_fun(as_array(i).astype(kind), start.filled(values)), "fori_loop")
 
         def steps(values: Any) -> Any:
             return fgrad.lax.fori_loop(first, end, body, values)
