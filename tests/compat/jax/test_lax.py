@@ -12,6 +12,7 @@ if "jax" in sys.modules:
     pytest.skip("JAX itself is loaded", allow_module_level=True)
 with installed():
     import jax
+    import jax.flatten_util
     import jax.numpy as jnp
     from jax import lax
 
@@ -208,3 +209,60 @@ def test_counters_and_places_that_are_clipped():
     x = jnp.arange(3.0).at[jnp.array([0, 9])]
     np.testing.assert_allclose(x.apply(jnp.exp, mode="clip"), [1, 1, np.exp(2)], rtol=1e-6)
     np.testing.assert_allclose(x.apply(jnp.exp, mode="drop"), [1, 1, 2])
+
+
+def test_roots_of_trees():
+    """x^3 = a, y = b x."""
+
+    def root(a, b):
+        f = lambda d: {"x": d["x"] ** 3 - a, "y": d["y"] - b * d["x"]}
+        down = lambda f, d: {"x": d["x"] - 0.1 * f(d)["x"], "y": d["y"] - 0.5 * f(d)["y"]}
+
+        def tangent(g, y):
+            flat, back = jax.flatten_util.ravel_pytree(y)
+            slope = jax.jacobian(lambda v: jax.flatten_util.ravel_pytree(g(back(v)))[0])(flat)
+            return back(jnp.linalg.solve(slope, flat))
+
+        start = {"x": jnp.float32(1), "y": jnp.float32(0)}
+        solve = lambda f, d: lax.fori_loop(0, 60, lambda _, d: down(f, d), d)
+        return lax.custom_root(f, start, solve, tangent)
+
+    x = 2 ** (1 / 3)
+    for run in (lambda f: f, jax.jit):
+        found = run(root)(2.0, 3.0)
+        np.testing.assert_allclose([found["x"], found["y"]], [x, 3 * x], rtol=1e-5)
+        slopes = run(jax.grad(lambda a, b: root(a, b)["y"], (0, 1)))(2.0, 3.0)
+        np.testing.assert_allclose(slopes, [1 / x**2, x], rtol=1e-5)
+    _, along = jax.jvp(root, (2.0, 3.0), (1.0, 0.0))
+    np.testing.assert_allclose([along["x"], along["y"]], [1 / (3 * x**2), 1 / x**2], rtol=1e-5)
+    mapped = jax.vmap(root)(jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0]))
+    np.testing.assert_allclose(mapped["y"], [3, 4 * x], rtol=1e-5)
+
+
+def test_solutions_with_something_beside_them():
+    a = jnp.array([[3.0, 1.0], [1.0, 2.0]])
+
+    def solution(a, b):
+        solve = lambda matvec, b: (jnp.linalg.solve(a, b), {"steps": 1})
+        return lax.custom_linear_solve(lambda v: a @ v, b, solve, symmetric=True, has_aux=True)
+
+    x, beside = solution(a, jnp.ones(2))
+    np.testing.assert_allclose(x, [0.2, 0.4], rtol=1e-6)
+    assert int(beside["steps"]) == 1
+    slopes = jax.grad(lambda a, b: solution(a, b)[0].sum(), (0, 1))(a, jnp.ones(2))
+    np.testing.assert_allclose(slopes[1], [0.2, 0.4], rtol=1e-6)
+    np.testing.assert_allclose(slopes[0], -np.outer([0.2, 0.4], [0.2, 0.4]), rtol=1e-6)
+    root = lambda a: lax.custom_root(
+        lambda x: x**2 - a,
+        1.0,
+        lambda f, x: (jnp.sqrt(4.0), jnp.float32(7)),
+        lambda g, y: y / g(1.0),
+        has_aux=True,
+    )
+    assert float(root(4.0)[1]) == 7
+    assert float(jax.grad(lambda a: root(a)[0])(4.0)) == 0.25
+
+
+def test_policies_of_checkpoints():
+    f = jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)), policy=jax.checkpoint_policies.dots_saveable)
+    np.testing.assert_allclose(jax.grad(f)(1.0), np.cos(np.sin(1.0)) * np.cos(1.0), rtol=1e-6)

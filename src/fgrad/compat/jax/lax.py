@@ -189,6 +189,47 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     return _settled(init_val, run)
 
 
+def _implicit(
+    found: Function, f: Function, start: Any, solvers: Sequence[Any], aux: Sequence[bool], **how: Any
+) -> Any:
+    """Return what is found of a function of trees by solvers, some of which return more beside it."""
+    x, more = _Carry(start), _Carry(None)
+
+    def solver(solve: Function, *, has_aux: bool) -> Function:
+        def run(g: Function, tensors: Any) -> Any:
+            out = solve(lambda tree: x.filled(g(_Carry(tree).tensors)), x.filled(tensors))
+            return (
+                (x.kept(out[0], found.__name__), more.taken(out[1]))
+                if has_aux
+                else x.kept(out, found.__name__)
+            )
+
+        return inside(run)
+
+    own = [s and solver(s, has_aux=a) for s, a in zip(solvers, aux, strict=True)]
+    out = found(
+        inside(lambda tensors: x.kept(f(x.filled(tensors)), found.__name__)),
+        x.tensors, *own, has_aux=aux[0], **how,
+    )  # fmt: skip
+    return (x.last(out[0]), more.results(out[1])) if aux[0] else x.last(out)
+
+
+def custom_root(
+    f: Function, initial_guess: Any, solve: Function, tangent_solve: Function, has_aux: bool = False
+) -> Any:
+    """Return x with `f(x) = 0`, found by `solve` and differentiated by what it solves."""
+    return _implicit(fgrad.lax.custom_root, f, initial_guess, (solve, tangent_solve), (has_aux, False))
+
+
+def custom_linear_solve(
+    matvec: Function, b: Any, solve: Function, transpose_solve: Function | None = None,
+    symmetric: bool = False, has_aux: bool = False,
+) -> Any:  # fmt: skip
+    """Return x with `matvec(x) = b`, found by `solve` and differentiated by what it solves."""
+    solvers, found = (solve, transpose_solve), fgrad.lax.custom_linear_solve
+    return _implicit(found, matvec, b, solvers, (has_aux, has_aux), symmetric=symmetric)
+
+
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: Any = None) -> Any:
     """Return the value after `val = body_fun(i, val)` for i from `lower` to `upper`."""
     first, end = (as_array(v)._tensor if v.__class__ is Array else v for v in (lower, upper))
@@ -421,7 +462,7 @@ NAMES: dict[str, Any] = {
     "population_count": lambda x: NUMPY["bitwise_count"](as_array(x)).astype(as_array(x).dtype),
     "round": round_,
     **by_name(
-        *(Precision, RoundingMethod, associative_scan, cond, fori_loop),
+        *(Precision, RoundingMethod, associative_scan, cond, custom_linear_solve, custom_root, fori_loop),
         *(reduce_window, scan, scatter_add, select_n, sort, stop_gradient, switch, top_k, while_loop),
     ),
     **renamed(

@@ -125,6 +125,7 @@ _MAIN: dict[str, Any] = {
     "Ref": _REF,
     **_VERSION,
     "block_until_ready": lambda x: x,
+    "checkpoint_policies": fgrad.checkpoint_policies,
     "config": types.CONFIG,
     "default_backend": lambda: "cpu",
     "device_get": _got,
