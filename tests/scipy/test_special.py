@@ -105,6 +105,24 @@ def test_differences_of_digamma_functions_keep_their_digits(name):
                 close(twice, mp.psi(1, mp.mpf(a)) - mp.psi(1, mp.mpf(a) + mp.mpf(b)), 1e-14, 0.0)
 
 
+@pytest.mark.parametrize("df", [0.01, 0.5, 3.0, 31.0, 33.0, 1e3, 1e6, 1e9])
+def test_slopes_of_tails_in_degrees_of_freedom(df):
+    """Far out, where the argument of beta's distribution rounds to one, and where the normal one is near."""
+    half = mp.mpf(1) / 2
+    by_t = lambda t: lambda n: mp.betainc(n / 2, half, 0, n / (n + t * t), regularized=True) / 2
+    by_f = lambda m, x: lambda n: mp.betainc(n / 2, m / 2, 0, n / (n + m * x), regularized=True)
+    with mp.workdps(60):
+        for t in (1e-3, 0.5, 1.0, 3.0, *((1e4, 1e7, 1e9, 1e20) if df < 10 else ())):
+            n, exact = mp.mpf(df), mp.mpf(t)
+            slope = mp.diff(by_t(exact), n, h=n * mp.mpf(10) ** -15)
+            close(fg.grad(theirs.stdtr)(df, -t), slope, 1e-9, 0.0)
+            close(fg.grad(theirs.stdtr)(df, t), -slope, 1e-9, 0.0)
+            if 0.1 < df < 10:
+                slope = mp.diff(by_f(mp.mpf(2.5), exact), n, h=n * mp.mpf(10) ** -15)
+                close(fg.grad(theirs.fdtrc, argnums=1)(2.5, df, t), slope, 1e-10, 0.0)
+                close(fg.grad(theirs.fdtr, argnums=1)(2.5, df, t), -slope, 1e-10, 0.0)
+
+
 @pytest.mark.parametrize(
     ("name", "point", "i", "exact"),
     [

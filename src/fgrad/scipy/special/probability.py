@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.dispatch import bind, unary
-from fgrad.extend.engine import Expr, as_value, declare_word, fn, where
+from fgrad.extend.engine import Expr, as_value, declare_word, fn, reshape, sum_axes, where
 from fgrad.scipy.special.gammas import beta_density, gamma_density
 from fgrad.scipy.special.primitives import Row, declare, either, zero_where
 
@@ -91,29 +91,60 @@ def _of_beta(a: Expr, b: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
 
 
 def _of_f(m: Expr, n: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """Return the slopes of the distribution function of F: that of beta at m x / (n + m x)."""
+    """Return the slopes of the distribution function of F: that of beta at m x / (n + m x).
+
+    Where that is near one it is the complement of the other one, n / (n + m x), which has the digits.
+    """
     total = n + m * x
-    w = m * x / total
-    density = beta_density(m / 2, n / 2, w) / (total * total)
-    by_m = fn.betainc_a(m / 2, n / 2, w) / 2 + density * n * x
-    return by_m, fn.betainc_b(m / 2, n / 2, w) / 2 - density * m * x, density * m * n
+    high = m * x > n
+    a, b = where(high, n, m) / 2, where(high, m, n) / 2
+    w = where(high, n, m * x) / total
+    up, down = fn.betainc_a(a, b, w) / 2, fn.betainc_b(a, b, w) / 2
+    density = beta_density(a, b, w)
+    moves = density * (m / total) * (x / total)
+    return (
+        where(high, -down, up) + density * (n / total) * (x / total),
+        where(high, -up, down) - moves,
+        density * (m / total) * (n / total),
+    )
 
 
-# the rule of Gauss and Legendre on (0, 1), whose error is 15.9**-14 for a singularity at 4i
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(7)
-_RULE = list(zip(((_NODES + 1) / 2).tolist(), (_WEIGHTS / 4).tolist(), strict=True))
+# the rule of Gauss and Legendre on (0, 1), by which the integral of exp(-8 x**2) is exact to rounding
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
+_SQUARES, _QUARTERS = ((_NODES + 1) / 2) ** 2, _WEIGHTS / 4
+
+# psi((n + 1) / 2) - psi(n / 2) - 1 / n in powers of 1 / n**2, from the first on (5.11.2)
+_RATE = (0.5, -0.25, 0.5, -2.125, 15.5, -172.75)
+_LARGE = 32.0  # degrees of freedom from which on it holds
+
+
+def _student_rate(df: Any) -> Any:
+    """Return what the logarithm of the density at the centre grows by, twice: differences cancel far out."""
+    large = df >= _LARGE
+    n = bind("where", large, 1.0, df)
+    near = unary("psi", (n + 1) / 2) - unary("psi", n / 2) - 1 / n
+    square = 1 / unary("square", bind("where", large, df, _LARGE))
+    series = 0.0
+    for c in reversed(_RATE):
+        series = (series + c) * square
+    return bind("where", large, series, near)
 
 
 def _student_near(df: Any, t: Any) -> Any:
-    """Return the integral from the centre to `t` of what the density depends on `df` by, for 16 t**2 < df."""
+    """Return the integral from the centre to `t` of what the density depends on `df` by.
+
+    It holds for t**2 < 16 and 16 t**2 < df.
+    """
     df, t = as_value(df), as_value(t)
-    rate = unary("psi", (df + 1) / 2) - unary("psi", df / 2) - 1 / df
-    square, exponent, growth = t * t / df, -(df + 1) / 2, 1 + 1 / df
-    total = 0.0
-    for node, weight in _RULE:
-        q = square * node**2
-        log_q = unary("log1p", q)
-        total = unary("exp", exponent * log_q) * (rate + q * growth / (1 + q) - log_q) * weight + total
+    n, rate, square = (reshape(x, (*x.shape, 1)) for x in (df, _student_rate(df), t * t / df))
+    q = square * _SQUARES.astype(square.dtype)
+    v = q / (1 + q)
+    rest = 0.0  # log(1 + q) - v, whose parts agree in all digits where `df` is large
+    for k in range(13, 1, -1):
+        rest = (rest + 1 / k) * v
+    by_df = rate + v / n - rest * v
+    parts = unary("exp", -(n + 1) / 2 * unary("log1p", q)) * by_df * _QUARTERS.astype(square.dtype)
+    total = sum_axes(parts, (len(parts.shape) - 1,))
     return total * t * unary("exp", -bind("betaln", df / 2, 0.5)) / unary("sqrt", df)
 
 
@@ -129,11 +160,14 @@ def _of_t(df: Expr, t: Expr) -> tuple[Expr, Expr]:
     density = fn.exp(-(df + 1) / 2 * fn.log1p(t * t / df) - fn.betaln(df / 2, 0.5)) / fn.sqrt(df)
 
     def far(t: Expr) -> Expr:
-        w = t * t / (df + t * t)
-        return fn.sign(t) / 4 * fn.betainc_b(0.5, df / 2, w) - t * density / (2 * df)
+        high = t * t > df  # where w is near one, and 1 - w has the digits
+        w = where(high, df, t * t) / (df + t * t)
+        center = fn.betainc_b(0.5, df / 2, where(high, 0.5, w))
+        tail = -fn.betainc_a(df / 2, 0.5, where(high, w, 0.5))
+        return fn.sign(t) / 4 * where(high, tail, center) - t * density / (2 * df)
 
     def by_df(t: Expr) -> Expr:
-        close = 16 * t * t < df
+        close = fn.logical_and(16 * t * t < df, t * t < 16)
         near = fn.student_near(df, where(close, t, 0.0))
         return where(close, near, far(where(close, fn.sqrt(df), t)))
 
