@@ -240,10 +240,7 @@ def products(_: str, d: Drawing) -> Any:
     return f
 
 
-@lowered(
-    *("cholesky", "solve_triangular", "solve", "det", "slogdet", "cofactor", "guard"),
-    ulp=200.0, modes=("plain",),
-)  # fmt: skip
+@lowered("cholesky", "solve_triangular", "solve", "det", "slogdet", "cofactor", ulp=200.0, modes=("plain",))
 def matrices(name: str, d: Drawing) -> Any:
     """Draw factors of definite matrices, and systems of regular ones as they lie, or transposed."""
     n, dtype = d.pick((1, 2, 3, 5)), d.pick(("float32", "float64"))
@@ -256,12 +253,6 @@ def matrices(name: str, d: Drawing) -> Any:
             return bind("cholesky", bind("add", a, turned))
         if name == "solve":
             return bind("solve", d.pick((a, turned)), xs[y], check="")
-        if name == "guard":
-            flags = {"both": True, "strict": False, "second": False, "look": d.chance()}
-            eye = np.eye(n, dtype=dtype)
-            return bind(
-                "guard", a * (1 - eye), eye > 0, xs[y][:, :, 0], a, kind="vectors", what="values", **flags
-            )
         if name != "solve_triangular":
             found = bind(name, a)
             return found[1] if name == "slogdet" else found

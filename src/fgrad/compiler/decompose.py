@@ -281,12 +281,6 @@ def _layer_norm(w: Writer, x: Any, weight: Any, bias: Any, *, rank: int, eps: fl
     return w.add(w.multiply(y, weight), bias)
 
 
-def refuse(w: Writer, wrong: Var) -> None:
-    """Let the program end where something is wrong; the primitives, asked again, say what that is."""
-    fault = w.where(wrong, vm.REFUSED, 0)
-    w.checks[w.min(fault, axes=tuple(range(len(wrong.aval.shape))))] = None
-
-
 @RULES.on("search")
 def _search(w: Writer, a: Any, v: Any, *, side: str) -> Any:
     """Search among elements of one dtype, as NumPy does."""
@@ -297,29 +291,6 @@ def _search(w: Writer, a: Any, v: Any, *, side: str) -> Any:
     if (own == dtype and aval_out(v).dtype == dtype and isinstance(v, Var)) or dtype.char not in "fdlq":
         return None
     return w.make("search", w.typed(a, dtype), w.typed(v, dtype), side=side)
-
-
-@RULES.on("guard")
-def _guard(w: Writer, x: Any, bad: Any, _: Any, *likes: Any, look: bool, strict: bool, **__: Any) -> Any:
-    """Look for what is not negligible where it is bad; the primitive, asked again, says what that is."""
-    if not all(map(is_real, (x, *likes))) or not isinstance(bad, Var):
-        return None
-    kept = w.where(bad, 0.0, x)
-    if kept.aval != x.aval:
-        return None
-    wrong = bad
-    if look and not strict:
-        eps = float(np.finfo(x.aval.dtype).eps)
-        scale: Any = eps**0.25
-        for like in likes:
-            axes = (len(like.aval.shape) - 2, len(like.aval.shape) - 1)
-            top = w.spread(w.max(w.make("absolute", like), axes=axes), like, axes)
-            scale = w.maximum(top, scale)
-        limit = w.multiply(scale, math.sqrt(eps)) if likes else scale * math.sqrt(eps)
-        wrong = w.logical_and(bad, w.greater(w.make("absolute", x), limit))
-    if look:
-        refuse(w, wrong)
-    return kept
 
 
 @RULES.on("fitted")  # on a device the primitive looks at its numbers: nobody looks at checks there
@@ -355,12 +326,13 @@ def _require(w: Writer, good: Any, **_: Any) -> Any:
 
 @RULES.on("kernel.trust")
 def _trust(w: Writer, x: Any, good: Any, **_: Any) -> Any:
-    """Let the program end where something is not good."""
+    """Let the program end where something is not good; the primitives, asked again, say what that is."""
     if not isinstance(good, Var):
         if np.all(good):
             return x
         good = w.array(np.asarray(good))
-    refuse(w, w.logical_not(good))
+    fault = w.where(good, 0, vm.REFUSED)
+    w.checks[w.min(fault, axes=tuple(range(len(good.aval.shape))))] = None
     return x
 
 

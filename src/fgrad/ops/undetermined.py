@@ -157,10 +157,6 @@ def _written_guard(x: Any, bad: Any, _: Any, *likes: Any, look: bool, strict: bo
     return trusted(kept, np.logical_not(bad & (np.abs(x) > math.sqrt(eps) * scale)), acts=True)
 
 
-def _is_complex(x: Aval, bad: Any, w: Any, *likes: Aval, **_: Any) -> bool:
-    return "c" in (x.dtype.kind, *(v.dtype.kind for v in likes)) and all(v.size for v in likes)
-
-
 def _guard_vjp(pattern: Pattern) -> VJP | None:
     if not pattern[0]:
         return None
@@ -203,7 +199,7 @@ declare(
     unchecked={"look": False},
     effect=lambda params: bool(params["look"]),
     traits={NOT_FOLDED},
-    written=Written(_written_guard, _is_complex),
+    written=Written(_written_guard, lambda x, bad, w, *likes, **_: all(v.size for v in likes)),
     stored=Stored(
         {
             "kind": one_of(*MESSAGES),
