@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fgrad.compiler.decompose import RULES, Writer
-from fgrad.compiler.library import FAULTS, LIBRARY, Launch, internal, is_native, stated
-from fgrad.compiler.matrices import are_known, called, swapped
+from fgrad.compiler.library import FAULTS, LIBRARY, Launch, internal, stated
+from fgrad.compiler.matrices import WORDS, are_known, called, swapped, written
 from fgrad.compiler.matrix_loops import PAIRED, paired
 from fgrad.compiler.pairs import is_pair, part_of
 from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import lapack, native
-
-WORDS = np.dtype(np.int64)
-
-
-def _written(w: Writer, name: str, *args: Any, results: Sequence[Aval], **params: Any) -> Any:
-    """Return what a call of LAPACK gives, None if it is not at hand."""
-    outs = tuple([Var(a, "") for a in results])
-    if not is_native(Equation(f"lapack.{name}", args, {**params, "results": tuple(results)}, outs, "")):
-        return None
-    return w.write_all(f"lapack.{name}", *args, results=tuple(results), **params)
-
 
 # ---- L U
 
@@ -38,20 +26,12 @@ def _lu(w: Writer, a: Any, pair: int = 1) -> Any:
     *lead, m, n = shape
     turned = swapped(w, a, pair)
     results = turned.aval, Aval((*lead, min(m, n)), WORDS)
-    found = _written(w, "lu", turned, results=results, pair=pair, m=m, n=n)
+    found = written(w, "getrf", turned, results=results, pair=pair, m=m, n=n, strict=False)
     if found is None:
         return None
     order = w.make("kernel.order", found[1], m=m)
     narrow = np.dtype(np.int32)
     return swapped(w, found[0], pair), w.typed(found[1], narrow), w.typed(order, narrow)
-
-
-def _call_lu(e: Equation, slots: dict[Var, int]) -> Any:
-    (a,), outs, p = e.args, e.outs, e.params
-    count = math.prod(outs[1].aval.shape[:-1])
-    made = lapack.lu(a.aval.dtype.name, p["pair"])
-    numbers = [*(slots[v] for v in (a, *outs)), count, p["m"], p["n"]]
-    return called(made, numbers, count, count * p["m"] * p["n"] * min(p["m"], p["n"]), fails=False)
 
 
 # ---- banded systems
@@ -74,7 +54,7 @@ def _banded(w: Writer, ab: Any, b: Any, *, below: int, above: int, pair: int = 1
         Aval((*lead, n), WORDS),
         b.aval,
     )
-    found = _written(w, "gbsv", ab, b, results=results, pair=pair, sizes=(n, below, above, columns))
+    found = written(w, "gbsv", ab, b, results=results, pair=pair, sizes=(n, below, above, columns))
     return None if found is None else swapped(w, found[2], pair)
 
 
@@ -96,7 +76,7 @@ def _schur(w: Writer, a: Any, pair: int = 1) -> Any:
     turned = swapped(w, a, pair)
     shape = turned.aval.shape[: len(turned.aval.shape) - (pair - 1)]
     results = turned.aval, turned.aval, Aval((*shape[:-1], 2), a.aval.dtype)
-    found = _written(w, "gees", turned, results=results, pair=pair)
+    found = written(w, "gees", turned, results=results, pair=pair)
     return None if found is None else tuple([swapped(w, x, pair) for x in found[:2]])
 
 
@@ -114,14 +94,14 @@ def _sylvester(w: Writer, args: Any, avals: Any, results: Any, params: Any) -> A
     # by columns the adjoint of b, of which the form is taken, is its conjugate
     for x, given, k in ((a, swapped(w, a, 2), m), (b, _conjugate(w, b), n)):
         values = Aval((*lead, k, 2), double)
-        found = _written(w, "gees", given, results=(x.aval, x.aval, values), pair=2)
+        found = written(w, "gees", given, results=(x.aval, x.aval, values), pair=2)
         if found is None:
             return None
         factors += [found[0], found[1]]
     r, u, s, v = factors  # by columns
     left, right = _product(w, _conjugate(w, u), q), swapped(w, v, 2)
     c = swapped(w, _product(w, left, right), 2)
-    found = _written(w, "trsyl", r, s, c, results=(c.aval,), sizes=(m, n))
+    found = written(w, "trsyl", r, s, c, results=(c.aval,), sizes=(m, n))
     if found is None:
         return None
     y = swapped(w, found[0], 2)
@@ -285,7 +265,6 @@ def _convolve(w: Writer, x: Any, y: Any, *, mode: str) -> Any:
 
 LIBRARY.update(
     {
-        "lapack.lu": _call_lu,
         "lapack.gbsv": _call_banded,
         "lapack.gees": _call_gees,
         "lapack.trsyl": _call_trsyl,
@@ -328,6 +307,6 @@ PAIRED["lu_factor"] = lambda w, args, *_: _lu(w, args[0], pair=2)
 PAIRED["schur"] = lambda w, args, *_: _schur(w, args[0], pair=2)
 PAIRED["solve_banded"] = _by_pairs(_banded)
 PAIRED["recursion"] = _by_pairs(_recursion)
-for _name in ("lu", "gbsv", "gees", "trsyl"):
+for _name in ("gbsv", "gees", "trsyl"):
     internal(f"lapack.{_name}", stated, many=True)
 internal("kernel.recursion", lambda a, u, *, pair: u)

@@ -7,7 +7,7 @@ programs by their names, where compilers write them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from fgrad.kernels import blas, lapack, matrix_loops, native, small_matrices
 from fgrad.kernels.native import Kernel
 from fgrad.kernels.small_matrices import MOST, Routine
 
+WORDS = np.dtype(np.int64)
 ALONE = 64 * 64  # elements of a matrix of which LAPACK and BLAS do nothing in threads of their own
 CALL = 2048  # operations that take as long as a call of LAPACK does beside those that it is for
 
@@ -58,13 +59,14 @@ def _systems(equation: Equation, slots: dict[Var, int]) -> Launch | None:
 
 
 def _getrf(equation: Equation, slots: dict[Var, int]) -> Launch | None:
-    (a,), outs = equation.args, equation.outs
-    if not are_known(a):
-        return None
-    n, count = a.aval.shape[-1], math.prod(a.aval.shape[:-2])
-    numbers = [*(slots[v] for v in (a, *outs, FAULTS)), count, n]
-    work = small_matrices.work_of_systems(n, count, 0)
-    return called(lapack.getrf(), numbers, count, work, size=n * n)
+    (a,), outs, p = equation.args, equation.outs, equation.params
+    m, n, strict = p["m"], p["n"], p["strict"]
+    count = math.prod(outs[1].aval.shape[:-1])
+    places = [slots[v] for v in (a, *outs)]
+    numbers = [*places, count, m, n, *([slots[FAULTS]] if strict else [])]
+    work = count * m * (n * (min(m, n) + 16) // 6)
+    made = lapack.getrf(a.aval.dtype.name, p["pair"], strict=strict)
+    return called(made, numbers, count, work, size=m * n, fails=strict)
 
 
 def _getrs(equation: Equation, slots: dict[Var, int]) -> Launch | None:
@@ -181,16 +183,12 @@ LIBRARY.update(
 # ---- LAPACK's functions, which take and return transposes
 
 
-_SHAPES: dict[str, Callable[..., Any]] = {
-    # both factors in one, and exchanges of rows
-    "getrf": lambda a: (a, Aval(a.shape[:-1], np.dtype(np.int64))),
-    "getrs": lambda a, _, b, **__: Aval(
-        (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype
-    ),
-    "loop": stated,  # any of NumPy's: `decompose` says which
-}
-for _name, _shape in _SHAPES.items():
-    internal(f"lapack.{_name}", _shape, many=_name != "getrs")
+internal("lapack.getrf", stated, many=True)  # both factors in one, and exchanges of rows
+internal("lapack.loop", stated, many=True)  # any of NumPy's: `decompose` says which
+internal(
+    "lapack.getrs",
+    lambda a, _, b, **__: Aval((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype),
+)
 
 
 # ---- written as calls of them
@@ -232,13 +230,24 @@ def _by_lapack(w: Writer, a: Var, b: Var, *, turned: bool) -> Var | None:
     if a.aval.dtype != b.aval.dtype or not is_real(a):
         return None
     if a not in w.factors:
-        given = Aval(a.aval.shape, DOUBLE)
-        outs = tuple([Var(v, "") for v in _SHAPES["getrf"](given)])
-        if not is_native(Equation("lapack.getrf", (Var(given, ""),), {}, outs, "")):
+        given = swapped(w, w.typed(a, DOUBLE))
+        *lead, n, _ = given.aval.shape
+        results = given.aval, Aval((*lead, n), WORDS)
+        found = written(w, "getrf", given, results=results, pair=1, m=n, n=n, strict=True)
+        if found is None:
             return None
-        w.factors[a] = w.write_all("lapack.getrf", swapped(w, w.typed(a, DOUBLE)))
+        w.factors[a] = found
     x = w.make("lapack.getrs", *w.factors[a], swapped(w, w.typed(b, DOUBLE)), turned=turned)
     return w.typed(swapped(w, x), b.aval.dtype)
+
+
+def written(w: Writer, name: str, *args: Any, results: Sequence[Aval], **params: Any) -> Any:
+    """Return what a call of LAPACK gives, None if it is not at hand."""
+    outs = tuple([Var(a, "") for a in results])
+    params["results"] = tuple(results)
+    if not is_native(Equation(f"lapack.{name}", args, params, outs, "")):
+        return None
+    return w.write_all(f"lapack.{name}", *args, **params)
 
 
 def swapped(w: Writer, x: Var, pair: int = 1) -> Any:

@@ -25,18 +25,6 @@ COLUMNS, ZERO, TINY = I(102), F(0.0), F({eps!r})
 
 """
 
-_GETRF = """
-def kernel(slots, args, lo, hi):
-    a, out, order = float64_at(slots, args, 0), float64_at(slots, args, 1), int64_at(slots, args, 2)
-    failed, n = int64_at(slots, args, 3), args[5]
-    for i in range(np.int64(lo), np.int64(hi)):
-        for k in range(n * n):
-            out[i * n * n + k] = a[i * n * n + k]
-        place, exchanges = address(out) + SIZE * i * n * n, address(order) + 8 * i * n
-        if invoke(args[6], COLUMNS, n, n, place, n, exchanges) != 0:
-            failed[0] = REFUSED
-"""
-
 # NumPy would factor the transpose itself, in which a pivot may be zero that is small in these factors.
 _GETRS = """
 AS_IT_IS, TRANSPOSED = 78, 84
@@ -65,9 +53,7 @@ def kernel(slots, args, lo, hi):
             failed[0] = REFUSED
 """
 
-# A pivot that is zero or NaN is no fault: the factors are what they are. What LAPACK's interface calls inside
-# does not look at the matrix first, of which nothing would be factored if it held a NaN.
-_LU = """
+_GETRF = """
 def kernel(slots, args, lo, hi):
     a, out, order = {dtype}_at(slots, args, 0), {dtype}_at(slots, args, 1), int64_at(slots, args, 2)
     m, n = args[4], args[5]
@@ -76,10 +62,13 @@ def kernel(slots, args, lo, hi):
         for e in range(PAIR * m * n):
             out[PAIR * i * m * n + e] = a[PAIR * i * m * n + e]
         place = address(out) + SIZE * PAIR * i * m * n
-        found = invoke(args[6], COLUMNS, m, n, place, m, address(order) + 8 * i * k)
-        for e in range(k):
-            order[i * k + e] -= 1
+        found = invoke(LAPACK, COLUMNS, m, n, place, m, address(order) + 8 * i * k)
+AFTER
 """
+_REFUSED = """        if found != 0:
+            int64_at(slots, args, 6)[0] = REFUSED"""
+_FROM_ZERO = """        for e in range(k):
+            order[i * k + e] -= 1"""
 
 _GBSV = """
 def kernel(slots, args, lo, hi):
@@ -150,19 +139,6 @@ class Routine(NamedTuple):
     function: int
 
 
-def getrf() -> Routine | None:
-    """Return the kernel of factors L U of transposed matrices; None where LAPACK is not at hand.
-
-    Its numbers are the slots of the matrices, of both factors in one, of the exchanges of rows and of what
-    failed, then `count` and `n`.
-    """
-    contract = (
-        "args(a, out, order, failed, count, n, lapack), n > 0, len(a) == len(out) == count * n * n, "
-        "len(order) == count * n, len(failed) == 1"
-    )
-    return called("getrf", _GETRF, contract)
-
-
 def getrs() -> Routine | None:
     """Return the kernel of systems whose matrices `getrf` has factored; None as `getrf`.
 
@@ -180,25 +156,31 @@ def getrs() -> Routine | None:
     return called("getrs", _GETRS, contract)
 
 
-def lu(dtype: str, pair: int) -> Routine | None:
+def getrf(dtype: str, pair: int, *, strict: bool) -> Routine | None:
     """Return the kernel of factors L U of matrices by columns; None where LAPACK is not at hand.
 
     Its numbers are the slots of the matrices, of both factors in one and of the exchanges of rows, then how
-    many matrices, rows and columns there are.
+    many matrices, rows and columns there are, and if `strict` the slot of what failed.
 
     Args:
         dtype: "float32" or "float64".
         pair: 2 for complex numbers, else 1.
+        strict: whether pivots that are zero and numbers that are NaN are faults, and rows count from one, as
+            `getrs` has it. Else the factors are what they are: what LAPACK's interface calls inside does not
+            look at a matrix first, of which nothing would be factored if it held a NaN.
     """
     contract = (
-        "args(a, out, order, count, m, n, lapack), min(m, n) > 0, "
+        f"args(a, out, order, count, m, n{', failed' * strict}, lapack), min(m, n) > 0, "
         f"len(a) == len(out) == {pair} * count * m * n, len(order) == count * min(m, n)"
+        f"{', len(failed) == 1' * strict}"
     )
-    return called("getrf_work", _LU, contract, dtype, pair)
+    body = _GETRF.replace("AFTER", _REFUSED if strict else _FROM_ZERO)
+    body = body.replace("LAPACK", f"args[{6 + strict}]")
+    return called("getrf" if strict else "getrf_work", body, contract, dtype, pair)
 
 
 def gbsv(dtype: str, pair: int) -> Routine | None:
-    """Return the kernel of banded systems, as `lu`.
+    """Return the kernel of banded systems, as `getrf`.
 
     Its numbers are the slots of bands (n, low + high + 1), of right-hand sides by columns, of memory
     (n, 2 low + high + 1), of the exchanges of rows, of solutions and of what failed, then the count, n, low,
@@ -214,7 +196,7 @@ def gbsv(dtype: str, pair: int) -> Routine | None:
 
 
 def trsyl() -> Routine | None:
-    """Return the kernel of r x + x s^H = c with upper triangular complex r and s, all by columns, as `lu`.
+    """Return the kernel of r x + x s^H = c with upper triangular complex r and s, all by columns, as `getrf`.
 
     Its numbers are the slots of r, s, c, x and of what failed, then the count, m and n.
     """
@@ -226,7 +208,7 @@ def trsyl() -> Routine | None:
 
 
 def gees(dtype: str, pair: int) -> Routine | None:
-    """Return the kernel of Schur forms of matrices by columns, as `lu`.
+    """Return the kernel of Schur forms of matrices by columns, as `getrf`.
 
     Its numbers are the slots of the matrices, of their forms, of the unitary matrices, of the eigenvalues,
     whose real parts precede the others where matrices are real, and of what failed, then the count and n.
