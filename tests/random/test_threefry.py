@@ -217,3 +217,42 @@ def test_what_is_refused():
         random.gumbel(KEY, mode="highest")
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = random.nonsense
+
+
+# of float32, but rounded as JAX rounds bfloat16, of which these are the numbers
+SHORT = {
+    "uniform": ((4,), [0.4921875, 0.765625, 0.8671875, 0.1875]),
+    "normal": ((4,), [-0.0146484375, 0.73046875, 1.125, -0.87890625]),
+    "truncated_normal": ((-2.0, 2.0, (4,)), [-0.01953125, 0.6875, 1.046875, -0.828125]),
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_numbers_of_bfloat16(name):
+    args, wanted = SHORT[name]
+
+    def draw(key):
+        return getattr(random, name)(key, *args, dtype="bfloat16")
+
+    for found in (draw(random.PRNGKey(3)), fg.jit(draw)(random.PRNGKey(3))):
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("limit", [-2.0, -1.0, -0.75, 0.0, 1e-3, 1.0, 2.0])
+def test_truncated_numbers_of_bfloat16_are_inside_their_limits(limit):
+    short = pytest.importorskip("ml_dtypes").bfloat16
+    beside = np.nextafter(short(limit), short(np.inf))
+    drawn = random.truncated_normal(
+        KEY, limit, limit, (3,), "bfloat16"
+    )  # nothing is inside: all are at the end
+    assert set(np.float32(drawn)) <= {
+        np.float32(np.nextafter(short(limit), short(-np.inf))),
+        np.float32(beside),
+    }
+
+
+@pytest.mark.parametrize("name", ["exponential", "gumbel", "maxwell", "orthogonal"])
+def test_other_numbers_are_not_drawn_of_bfloat16(name):
+    with pytest.raises(NotImplementedError, match="of bfloat16 are drawn"):
+        getattr(random, name)(KEY, 3, dtype="bfloat16")

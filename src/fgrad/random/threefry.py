@@ -4,15 +4,19 @@ Keys, bits, uniform numbers, integers and permutations are JAX's bit for bit (Th
 since 0.5); what is computed from them by logarithms and the like is JAX's to rounding. Keys are arrays of two
 uint32, as JAX's of `PRNGKey`. Floats are float32 and integers int32 unless a dtype is given, as in JAX
 without `jax_enable_x64`. Everything may be mapped and compiled, and differentiates in its parameters.
+
+`uniform`, `normal` and `truncated_normal` also take the dtype "bfloat16", which NumPy has not: numbers of
+float32 with JAX's values.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +25,7 @@ from fgrad.core.aval import broadcasts
 from fgrad.core.dispatch import bind
 from fgrad.core.tensor import Tensor, is_traced
 from fgrad.ops.linear import convert
+from fgrad.ops.precision import reduce_precision
 from fgrad.random.keys import checked
 from fgrad.transforms.vmap import vmap
 
@@ -209,11 +214,48 @@ def bits(key: Any, shape: Shape = (), dtype: Any = np.uint32) -> Any:
     return fnp.reshape(convert(bind("bitwise_xor", first, second), kind), shape)
 
 
+def _is_short(dtype: Any) -> bool:
+    return isinstance(dtype, str) and dtype == "bfloat16"
+
+
+def _native(dtype: Any) -> Any:
+    if _is_short(dtype):
+        raise NotImplementedError("of bfloat16 are drawn uniform, normal and truncated_normal numbers alone")
+    return dtype
+
+
 def _floating(dtype: Any) -> np.dtype[Any]:
+    dtype = _native(dtype)
     kind = np.dtype(np.float32 if dtype is None or dtype is float else dtype)
     if kind.kind != "f" or kind.itemsize > 8:
         raise ValueError(f"samples have dtype float16, float32 or float64, not {kind}")
     return kind
+
+
+class _Format(NamedTuple):
+    """How numbers are computed: in a dtype, of so many random bits and digits, and rounded."""
+
+    dtype: np.dtype[Any]
+    width: int
+    digits: int
+    rounded: Callable[[Any], Any]
+
+    def next(self, x: Any, end: float) -> Any:
+        """Return the number beside `x`, in the direction of `end`."""
+        found = np.nextafter(x, self.dtype.type(end))
+        if self.width == self.dtype.itemsize * 8:
+            return found
+        last = np.where(np.abs(found) > np.abs(x), np.uint32(0xFFFF), np.uint32(0))  # away from zero
+        return ((found.view(np.uint32) + last) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def _format(dtype: Any) -> _Format:
+    if _is_short(dtype):
+        return _Format(
+            np.dtype(np.float32), 8, 7, partial(reduce_precision, exponent_bits=8, mantissa_bits=7)
+        )
+    kind = _floating(dtype)
+    return _Format(kind, kind.itemsize * 8, np.finfo(kind).nmant, lambda x: x)
 
 
 def _real(x: Any, dtype: np.dtype[Any]) -> Any:
@@ -240,14 +282,13 @@ def uniform(key: Any, shape: Shape = (), dtype: Any = None, minval: Any = 0.0, m
         >>> threefry.uniform(threefry.PRNGKey(0), (2,))
         array([0.947667 , 0.9785799], dtype=float32)
     """
-    kind, shape = _floating(dtype), _of_shape("uniform", shape, minval, maxval)
-    low, high = _real(minval, kind), _real(maxval, kind)
-    digits = np.finfo(kind).nmant
-    width = kind.itemsize * 8
-    word = np.dtype(f"uint{width}")
-    kept = bind("right_shift", bits(key, shape, word), word.type(width - digits))
-    fractions = convert(kept, kind) * kind.type(2.0**-digits)
-    return fnp.maximum(low, fractions * (high - low) + low)
+    form, shape = _format(dtype), _of_shape("uniform", shape, minval, maxval)
+    rounded, kind = form.rounded, form.dtype
+    low, high = (rounded(_real(x, kind)) for x in (minval, maxval))
+    word = np.dtype(f"uint{form.width}")
+    kept = bind("right_shift", bits(key, shape, word), word.type(form.width - form.digits))
+    fractions = convert(kept, kind) * kind.type(2.0**-form.digits)
+    return fnp.maximum(low, rounded(rounded(fractions * rounded(high - low)) + low))
 
 
 def randint(key: Any, shape: Shape, minval: Any, maxval: Any, dtype: Any = None) -> Any:
@@ -425,14 +466,22 @@ def categorical(
 
 def normal(key: Any, shape: Shape = (), dtype: Any = None) -> Any:
     """Return standard normal numbers; complex ones have variance 1."""
-    kind = np.dtype(np.float32 if dtype is None or dtype is float else dtype)
+    kind = np.dtype(np.float32 if dtype is None or _is_short(dtype) else dtype)
     if kind.kind == "c":
         part = np.dtype(f"float{kind.itemsize * 4}")
         real, imag = (normal(k, shape, part) for k in split(_checked(key)))
         return convert(real + 1j * imag, kind) / kind.type(np.sqrt(2))
-    kind = _floating(dtype)
-    low = np.nextafter(kind.type(-1), kind.type(0))
-    return kind.type(np.sqrt(2)) * _erfinv(uniform(key, shape, kind, low, 1.0))
+    form = _format(dtype)
+    low = form.dtype.type(-1 + 2.0 ** -(form.digits + 1))
+    return _times_root(form, _erfinv(uniform(key, shape, dtype, low, 1.0)))
+
+
+def _root(form: _Format) -> Any:
+    return form.rounded(form.dtype.type(np.sqrt(2)))
+
+
+def _times_root(form: _Format, x: Any) -> Any:
+    return form.rounded(_root(form) * form.rounded(x))
 
 
 def _special(name: str, x: Any) -> Any:
@@ -446,13 +495,12 @@ def _erfinv(x: Any) -> Any:
 
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
     """Return standard normal numbers between two limits."""
-    kind, shape = _floating(dtype), _of_shape("truncated_normal", shape, lower, upper)
-    low, high, root = _real(lower, kind), _real(upper, kind), kind.type(np.sqrt(2))
-    ends = [_special("erf", x / root) for x in (low, high)]
-    out = root * _erfinv(uniform(key, shape, kind, *ends))
+    form, shape = _format(dtype), _of_shape("truncated_normal", shape, lower, upper)
+    low, high = (form.rounded(_real(x, form.dtype)) for x in (lower, upper))
+    ends = [form.rounded(_special("erf", form.rounded(x / _root(form)))) for x in (low, high)]
+    out = _times_root(form, _erfinv(uniform(key, shape, dtype, *ends)))
     plain = [x.detach().numpy() if isinstance(x, Tensor) else x for x in (low, high)]
-    inside = [np.nextafter(x, kind.type(s * np.inf)) for x, s in zip(plain, (1, -1), strict=True)]
-    return fnp.clip(out, *inside)
+    return fnp.clip(out, *(form.next(x, end) for x, end in zip(plain, (np.inf, -np.inf), strict=True)))
 
 
 def multivariate_normal(
@@ -501,7 +549,7 @@ def gumbel(key: Any, shape: Shape = (), dtype: Any = None, mode: str | None = No
 
 def exponential(key: Any, shape: Shape = (), dtype: Any = None) -> Any:
     """Return exponential numbers of rate 1."""
-    return -fnp.log1p(-uniform(key, shape, dtype))
+    return -fnp.log1p(-uniform(key, shape, _native(dtype)))
 
 
 def laplace(key: Any, shape: Shape = (), dtype: Any = None) -> Any:
@@ -537,7 +585,7 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Shape | None = None, dtype: Any
 
 def maxwell(key: Any, shape: Shape = (), dtype: Any = None) -> Any:
     """Return lengths of standard normal vectors of three numbers."""
-    return fnp.linalg.norm(normal(key, (*_lengths(shape), 3), dtype), axis=-1)
+    return fnp.linalg.norm(normal(key, (*_lengths(shape), 3), _native(dtype)), axis=-1)
 
 
 def rayleigh(key: Any, scale: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
@@ -765,6 +813,6 @@ def poisson(key: Any, lam: Any, shape: Shape | None = None, dtype: Any = None) -
 def orthogonal(key: Any, n: int, shape: Shape = (), dtype: Any = None, m: int | None = None) -> Any:
     """Return orthogonal matrices, uniformly distributed; n x m with orthonormal rows or columns."""
     m = n if m is None else m
-    q, r = fnp.linalg.qr(normal(key, (*_lengths(shape), max(n, m), min(n, m)), dtype))
+    q, r = fnp.linalg.qr(normal(key, (*_lengths(shape), max(n, m), min(n, m)), _native(dtype)))
     x = q * fnp.sign(fnp.diagonal(r, axis1=-2, axis2=-1))[..., None, :]
     return fnp.swapaxes(x, -1, -2) if n < m else x
