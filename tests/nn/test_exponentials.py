@@ -126,6 +126,18 @@ def test_weighted_logsumexp():
     assert nn.logsumexp(np.array([800.0, -3.0]), b=[1.0, 2.0]) == 800.0
 
 
+def test_logsumexp_with_signs_of_chosen_elements():
+    b, where = (
+        np.array([[1.0, -3.0, 2.0], [0.5, 1.0, -0.1]]),
+        np.array([[True, True, False], [False, True, True]]),
+    )
+    x, chosen = X.reshape(-1)[:6].reshape(2, 3), np.where(where, b, 0)
+    expected = scipy.special.logsumexp(x, 1, b=chosen, return_sign=True)
+    agree(lambda x, b: nn.logsumexp(x, 1, b, return_sign=True, where=where)[0], expected[0], x, b)
+    agree(lambda x, b: nn.logsumexp(x, 1, b, return_sign=True, where=where)[1], expected[1], x, b)
+    derivatives(lambda x, b: nn.logsumexp(x, 1, b, return_sign=True, where=where)[0], x / 3, b)
+
+
 def test_one_hot():
     labels = np.array([[0, 2], [1, 5]])
     expected = np.zeros((2, 2, 3))

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.aval import with_ones
-from fgrad.core.dispatch import bind
+from fgrad.core.dispatch import bind, unary
 from fgrad.core.placement import near
-from fgrad.nn.activations import real
 from fgrad.numpy import reductions
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.indexing import stop_gradient
@@ -78,27 +77,38 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     return y if where is None else functions.where(where, y, -np.inf)
 
 
-def logsumexp(a: Any, axis: Any = None, *, b: Any = None, keepdims: bool = False, where: Any = None) -> Any:
+def logsumexp(
+    a: Any,
+    axis: Any = None,
+    b: Any = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: Any = None,
+) -> Any:
     """Return the logarithm of the summed exponentials over axes, without overflow.
 
     out = log sum_i b_i exp(a_i)
 
     Args:
-        a: real array; integers promote to float64.
+        a: array; integers promote to float64.
         axis: axis or axes to reduce; None reduces all.
-        b: weights that broadcast with `a`; None: ones. Where the weighted sum is negative the result is NaN.
+        b: weights that broadcast with `a`; None: ones.
         keepdims: whether the reduced axes stay with length one.
+        return_sign: whether to return the sign of the sum too, and the logarithm of its absolute value;
+            without it the result is NaN where a real sum is negative, and the principal value where one is
+            complex.
         where: elements to include.
 
     Returns:
-        Array of the float dtype of `a`.
+        Array of the dtype of `a`; or a pair of real numbers and the signs, which are numbers of modulus one
+        where the sum is complex.
 
     Raises:
         AxisError: `axis` is not an axis of `a`.
-        TypeError: `a` is complex.
 
     Derivative:
-        softmax(a); zero by convention where every element is -inf.
+        b exp(a) / sum(b exp(a)) in `a`, exp(a) / sum(b exp(a)) in `b`; zero by convention where every element
+        is -inf. None of the signs of real sums.
 
     Source:
         Blanchard, Higham & Higham (2021), IMA J. Numer. Anal.
@@ -107,18 +117,22 @@ def logsumexp(a: Any, axis: Any = None, *, b: Any = None, keepdims: bool = False
         >>> float(logsumexp([0.0, 0.0]))
         0.6931471805599453
     """
-    a = real(a)
-    if where is not None:
-        a = _included(a, where)
-    if b is None:
-        return reductions.logsumexp(a, axis, keepdims)
-    total, top = scaled_sum(a, inexact(b), axis)
+    x = _included(a, where)
+    weights = np.ones((), x.real.dtype) if b is None else inexact(b)
+    if b is None and not return_sign and x.dtype.kind != "c":
+        return reductions.logsumexp(x, axis, keepdims)
+    total, top = _scaled_sum(x, weights, axis)
+    shape = top.shape if keepdims else total.shape
     with np.errstate(divide="ignore", invalid="ignore"):
-        y = functions.log(total) + reshape(top, total.shape)
-    return reshape(y, top.shape) if keepdims else y
+        size = unary("absolute", total) if return_sign else total
+        y = reshape(unary("log", size) + reshape(top, total.shape), shape)
+        if not return_sign:
+            return y
+        sign = total / bind("where", size == 0, 1, size) if total.dtype.kind == "c" else unary("sign", total)
+        return y, reshape(sign, shape)
 
 
-def scaled_sum(a: Any, weights: Any, axis: Any) -> tuple[Any, Any]:
+def _scaled_sum(a: Any, weights: Any, axis: Any) -> tuple[Any, Any]:
     """Return the sum of `weights` exp(`a` - top), and top, whose reduced axes stay with length one."""
     shape = np.broadcast_shapes(a.shape, weights.shape)
     a, weights = (broadcast_to(v, shape) for v in (a, weights))

@@ -177,7 +177,7 @@ def _distribution(name: str) -> Source:
 def _special() -> dict[str, Any]:
     found = import_module("fgrad.scipy.special")
     return {
-        "logsumexp": nn.logsumexp,
+        "logsumexp": nn.NAMES["logsumexp"],
         "log_ndtr": lambda x, series_order=3: _elements(found.log_ndtr)(x),
         "multigammaln": lambda a, d: _elements(lambda a: found.multigammaln(a, int(d)))(a),
         **{name: _elements(getattr(found, name)) for name in _SPECIAL if hasattr(found, name)},
@@ -341,6 +341,7 @@ _ABSENT: dict[str, dict[str, str]] = {  # module: name: what to do instead
     "jax.nn.initializers": {"delta_orthogonal": "orthogonal draws the part in the middle"},
     "jax.scipy.optimize": {"minimize": "fgrad.scipy.optimize.minimize has it for Tensors"},
     "jax.scipy.stats": {"gaussian_kde": "sum fgrad.scipy.stats.norm.pdf at the samples"},
+    "jax.test_util": dict.fromkeys(("check_jvp", "check_vjp"), "check_grads checks rules in both directions"),
 }
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 import fgrad.nn
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import Array, as_array, elementwise, inexact, made, opened, special
+from fgrad.compat.jax.arrays import Array, as_array, elementwise, made, opened
 from fgrad.compat.jax.draws import NAMES as DRAWS
 from fgrad.compat.jax.numpy import NAMES as NUMPY
-from fgrad.compat.jax.numpy import averaged, of_one, shape_of, wrapped
+from fgrad.compat.jax.numpy import averaged, of_one, shape_of
 from fgrad.compat.jax.types import canonical, promote_types
 from fgrad.compat.standins import by_name, renamed, words
 from fgrad.nn import initializers
@@ -22,18 +22,6 @@ from fgrad.nn import initializers
 def _floats(f: Callable[..., Any], x: Array, args: Any, kwargs: Any) -> Array:
     """Return what is computed of floating-point numbers, weak if the array is."""
     return elementwise(lambda t: f(t, *args, **kwargs), x, inexact=True)
-
-
-def logsumexp(
-    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False,
-    where: Any = None,
-) -> Any:  # fmt: skip
-    """Return the logarithm of a sum of exponentials, and its sign if that is asked for."""
-    x, weights = as_array(a), None if b is None else as_array(b)._tensor
-    values = inexact(x)._tensor
-    values = values if where is None else fnp.where(opened(where), values, -np.inf)
-    found = special("logsumexp")(values, axis, weights, keepdims, return_sign)
-    return wrapped(found, x.strong)
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> Array:
@@ -107,12 +95,12 @@ NAMES: dict[str, Any] = {
             "selu sigmoid silu soft_sign softmax softplus sparse_plus sparse_sigmoid swish"
         )
     },
-    "gelu": of_one(fgrad.nn.gelu, averaged),
+    **{name: of_one(getattr(fgrad.nn, name), averaged) for name in ("gelu", "logsumexp")},
     "hard_tanh": lambda x: elementwise(lambda t: fnp.clip(t, -1, 1), x),
     "identity": as_array,
     "squareplus": lambda x, b=4: elementwise(lambda t, b: (t + fnp.sqrt(t * t + b)) / 2, x, b, inexact=True),
     "tanh": NUMPY["tanh"],
-    **by_name(dot_product_attention, logsumexp, one_hot, relu, standardize),
+    **by_name(dot_product_attention, one_hot, relu, standardize),
 }
 
 

@@ -12,7 +12,7 @@ from scipy import special
 
 from fgrad import nn
 from fgrad.compat.scipy import hidden_ufunc, hidden_ufuncs_are_found
-from fgrad.core.dispatch import bind, unary
+from fgrad.core.dispatch import bind
 from fgrad.core.primitive import NUMPY, Written
 from fgrad.extend.engine import (
     Expr,
@@ -24,13 +24,10 @@ from fgrad.extend.engine import (
     fn,
     for_tensors,
     holds_tensor,
-    inexact,
     named,
     operand,
-    reshape,
     trusted,
 )
-from fgrad.nn.exponentials import scaled_sum
 from fgrad.scipy.special.primitives import Row, declare, hidden, integers, loops_alone, whole
 
 __all__ = [
@@ -380,19 +377,7 @@ def logsumexp(
         >>> fg.grad(logsumexp)(np.array([0.0, 0.0]))
         array([0.5, 0.5])
     """
-    x = inexact(a)
-    weights = np.ones((), x.real.dtype) if b is None else inexact(b)
-    if not return_sign and "c" not in (x.dtype.kind, weights.dtype.kind):
-        return nn.logsumexp(a, axis, b=b, keepdims=keepdims)
-    total, top = scaled_sum(x, weights, axis)
-    kept = top.shape if keepdims else total.shape
-    with np.errstate(divide="ignore", invalid="ignore"):
-        size = unary("absolute", total) if return_sign else total
-        y = reshape(unary("log", size) + reshape(top, total.shape), kept)
-        if not return_sign:
-            return y
-        sign = total / bind("where", size == 0, 1, size) if total.dtype.kind == "c" else unary("sign", total)
-        return y, reshape(sign, kept)
+    return nn.logsumexp(a, axis, b, keepdims, return_sign)
 
 
 def declare_hidden() -> None:
