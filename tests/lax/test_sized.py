@@ -43,6 +43,17 @@ def test_nonzero_of_mapped_rows():
     equal(np.asarray(found), [[1, 2], [0, 9]])
 
 
+@pytest.mark.parametrize("size", [0, 2, 5])
+@pytest.mark.parametrize("run", RUNS)
+def test_rows_of_indices_and_indices_of_what_is_flat(run, size):
+    for x in (ROWS, ROWS[0], ROWS[None]):
+        rows = RUNS[run](lambda x: lax.argwhere(x, size, 9))(x)
+        equal(np.asarray(rows), np.pad(np.argwhere(x), ((0, size), (0, 0)), constant_values=9)[:size])
+        flat = RUNS[run](lambda x: lax.flatnonzero(x, size, 9))(x)
+        equal(np.asarray(flat), np.pad(np.flatnonzero(x), (0, size), constant_values=9)[:size])
+    assert lax.argwhere(5.0, size).shape == (size, 0)
+
+
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("name", LISTS)

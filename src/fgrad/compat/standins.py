@@ -7,7 +7,7 @@ import inspect
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -179,6 +179,7 @@ def with_names(function: Callable[..., Any], names: str) -> Callable[..., Any]:
     """Return a function whose first arguments have the names in a line."""
     own = dict(zip(words(names), inspect.signature(function).parameters, strict=False))
 
+    @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **{own.get(name, name): value for name, value in kwargs.items()})
 

@@ -39,7 +39,9 @@ from fgrad.lax.shapes import round_half_away as round_half_away
 from fgrad.lax.shapes import scatter_add as scatter_add
 from fgrad.lax.shapes import select_n as select_n
 from fgrad.lax.shapes import slice_in_dim as slice_in_dim
+from fgrad.lax.sized import argwhere as argwhere
 from fgrad.lax.sized import bincount as bincount
+from fgrad.lax.sized import flatnonzero as flatnonzero
 from fgrad.lax.sized import nonzero as nonzero
 from fgrad.lax.sized import repeat as repeat
 from fgrad.lax.sized import unique as unique

@@ -44,6 +44,50 @@ def nonzero(a: Any, size: int, fill_value: Any = 0) -> tuple[Any, ...]:
     return tuple(reversed(found))
 
 
+def flatnonzero(a: Any, size: int, fill_value: int = 0) -> Any:
+    """Return the indices of the first nonzero elements of the flattened array.
+
+    Args:
+        a: array.
+        size: how many indices there are.
+        fill_value: what fills them up if there are fewer such elements.
+
+    Returns:
+        A vector of `size` integers.
+
+    Derivative:
+        None: the result is integers.
+
+    Example:
+        >>> fg.jit(lambda x: flatnonzero(x, 3))(np.array([[0.0, 2.0], [3.0, 0.0]]))
+        array([1, 2, 0])
+    """
+    return nonzero(fnp.reshape(fnp.asarray(a), -1), size, fill_value)[0]
+
+
+def argwhere(a: Any, size: int, fill_value: Any = 0) -> Any:
+    """Return the indices of the first nonzero elements, one row for each.
+
+    Args:
+        a: array.
+        size: how many rows there are.
+        fill_value: what fills them up if there are fewer such elements: an integer, or one for each axis.
+
+    Returns:
+        Array of integers of shape (size, axes of `a`).
+
+    Derivative:
+        None: the result is integers.
+
+    Example:
+        >>> fg.jit(lambda x: argwhere(x, 2))(np.array([[0.0, 2.0], [3.0, 0.0]]))
+        array([[0, 1],
+               [1, 0]])
+    """
+    x = fnp.asarray(a)
+    return fnp.stack(nonzero(x, size, fill_value), -1)[:, : x.ndim]
+
+
 def unique(
     ar: Any,
     size: int,

@@ -376,12 +376,6 @@ def elementwise(function: Callable[..., Any], *args: Any, **options: Any) -> Arr
     return made(function(*tensors), form)
 
 
-def moved(function: Callable[..., Any], operand: Any, *args: Any, **kwargs: Any) -> Array:
-    """Return a function of an array and of options, which moves or chooses elements."""
-    x, given = as_array(operand), {k: opened(v) for k, v in kwargs.items()}
-    return made(function(x._tensor, *map(opened, args), **given), x.form)
-
-
 def inexact(x: Any) -> Array:
     """Return a value as a strong array of floating-point numbers."""
     found = as_array(x)

@@ -104,21 +104,15 @@ class AxisType(Enum):
 class AbstractMesh:
     """Names for axes of length one."""
 
-    size: int
-    empty: bool
-    shape: dict[str, Any]
-    axis_names: tuple[Any, ...]
-    axis_sizes: tuple[Any, ...]
-    axis_types: tuple[Any, ...]
-
     def __init__(self, axis_sizes: Any = (), axis_names: Any = (), axis_types: Any = None) -> None:
-        self.size = math.prod(axis_sizes)
+        self.size: int = math.prod(axis_sizes)
         if self.size != 1:
             raise NotImplementedError(f"a mesh of {self.size} devices: {ONE}")
-        self.axis_sizes, self.axis_names = tuple(axis_sizes), several(axis_names)
-        self.axis_types = tuple(axis_types or [AxisType.Auto] * len(self.axis_names))
-        self.shape = dict(zip(self.axis_names, self.axis_sizes, strict=True))
-        self.empty = not self.axis_names
+        self.axis_sizes: tuple[Any, ...] = tuple(axis_sizes)
+        self.axis_names: tuple[Any, ...] = several(axis_names)
+        self.axis_types: tuple[Any, ...] = tuple(axis_types or [AxisType.Auto] * len(self.axis_names))
+        self.shape: dict[str, Any] = dict(zip(self.axis_names, self.axis_sizes, strict=True))
+        self.empty: bool = not self.axis_names
         for kind in AxisType:
             setattr(self, f"are_all_axes_{kind.name.lower()}", all(t is kind for t in self.axis_types))
 

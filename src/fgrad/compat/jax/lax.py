@@ -19,7 +19,6 @@ from fgrad.compat.jax.arrays import (
     as_array,
     elementwise,
     made,
-    moved,
     named,
     of_elements,
     opened,
@@ -27,7 +26,7 @@ from fgrad.compat.jax.arrays import (
 )
 from fgrad.compat.jax.jaxprs import own_primitive
 from fgrad.compat.jax.numpy import NAMES as NUMPY
-from fgrad.compat.jax.numpy import kept, of_one, product, result_type
+from fgrad.compat.jax.numpy import kept, moved, of_one, product, result_type
 from fgrad.compat.jax.transformations import Flat, inside
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.jax.types import CONFIG, promoted
@@ -254,13 +253,6 @@ def stop_gradient(x: Any) -> Any:
     return tree_map(lambda v: made(fgrad.stop_gradient(v._tensor), v.form) if v.__class__ is Array else v, x)
 
 
-def top_k(operand: Any, k: int, *, axis: int = -1, descending: bool = True) -> list[Array]:
-    """Return the `k` greatest or least elements along an axis, and their indices."""
-    x = as_array(operand)
-    values, places = fgrad.lax.top_k(opened(x), k, axis, descending=descending)
-    return [made(values, x.strong), made(places).astype(int)]
-
-
 def scatter_add(
     operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: Any, *,
     indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
@@ -320,11 +312,6 @@ CONVOLUTIONS = {  # how many arrays each takes
 }
 
 
-def _moving(function: Function, names: str) -> Function:
-    call = with_names(function, names)
-    return lambda operand, *args, out_sharding=None, **kwargs: moved(call, operand, *args, **kwargs)
-
-
 def reduce_window(operand: Any, init_value: Any, computation: Function, *args: Any, **kwargs: Any) -> Array:
     """Return what `computation`, which is associative, makes of the elements of every window."""
     x, init = as_array(operand), as_array(init_value)
@@ -370,7 +357,7 @@ class Precision(Enum):
 
 
 def _reduced(name: str) -> Function:
-    return lambda operand, axes, *, out_sharding=None: NUMPY[name](operand, tuple(axes)).astype(
+    return lambda operand, axes, **kwargs: NUMPY[name](operand, tuple(axes), **kwargs).astype(
         as_array(operand).dtype
     )
 
@@ -378,8 +365,8 @@ def _reduced(name: str) -> Function:
 def _bits(name: str) -> Function:
     """Return the reduction of truth values, or of the bits of integers."""
     found = getattr(fnp, f"bitwise_{name}").reduce
-    return lambda operand, axes, *, out_sharding=None: moved(
-        lambda t: found(t, axis=tuple(axes)), as_array(operand)
+    return lambda operand, axes, *, out_sharding=None: elementwise(
+        lambda t: found(t, axis=tuple(axes)), operand
     )
 
 
@@ -406,7 +393,7 @@ def _collective(name: str) -> Function:
 
 
 def _approximate(descending: bool) -> Function:
-    return lambda operand, k, reduction_dimension=-1, recall_target=0.95: top_k(
+    return lambda operand, k, reduction_dimension=-1, recall_target=0.95: NAMES["top_k"](
         operand, k, axis=reduction_dimension, descending=descending
     )
 
@@ -445,7 +432,8 @@ NAMES: dict[str, Any] = {
     **{name: of_elements(special(found or name)) for name, _, found in (n.partition(":") for n in SPECIAL)},
     "map": lambda f, xs, *, batch_size=None: scan(lambda _, x: (None, f(x)), None, xs)[1],
     "rsqrt": lambda x: elementwise(lambda t: 1 / fnp.sqrt(t), x, inexact=True),
-    **{name: _moving(*found) for name, found in MOVING.items()},
+    **{name: of_one(with_names(*found), moved) for name, found in MOVING.items()},
+    "top_k": of_one(with_names(fgrad.lax.top_k, "operand"), kept),
     **{name: of_one(getattr(fgrad.lax, name), kept) for name in RUNNING},
     **{f"arg{end}": _placed(f"arg{end}") for end in ("max", "min")},
     **{name: product(getattr(fgrad.lax, name), count, inexact=True) for name, count in CONVOLUTIONS.items()},
@@ -463,7 +451,7 @@ NAMES: dict[str, Any] = {
     "round": round_,
     **by_name(
         *(Precision, RoundingMethod, associative_scan, cond, custom_linear_solve, custom_root, fori_loop),
-        *(reduce_window, scan, scatter_add, select_n, sort, stop_gradient, switch, top_k, while_loop),
+        *(reduce_window, scan, scatter_add, select_n, sort, stop_gradient, switch, while_loop),
     ),
     **renamed(
         "ConvDimensionNumbers ScatterDimensionNumbers conv_dimension_numbers padtype_to_pads", fgrad.lax

@@ -12,7 +12,7 @@ import fgrad
 import fgrad.lax.linalg
 import fgrad.scipy.linalg
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, inexact, made, moved, named
+from fgrad.compat.jax.arrays import SHORT, Array, as_array, elementwise, inexact, made, named
 from fgrad.compat.jax.numpy import NAMES as ARRAYS
 from fgrad.compat.jax.numpy import alike, product, wrapped
 from fgrad.compat.jax.trees import tree_map
@@ -46,7 +46,7 @@ def _symmetric(function: Function) -> Function:
 
     def of_part(a: Any, *args: Any, symmetrize_input: bool = True, **kwargs: Any) -> Any:
         x = inexact(a)
-        part = moved(fgrad.lax.linalg.symmetrized, x) if symmetrize_input else x
+        part = elementwise(fgrad.lax.linalg.symmetrized, x) if symmetrize_input else x
         return function(part, *args, **kwargs)
 
     of_part.__name__, of_part.__doc__ = function.__name__, function.__doc__

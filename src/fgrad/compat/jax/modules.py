@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any, NamedTuple, Union
+from typing import Any, Union
 
 import numpy as np
 
@@ -48,15 +48,9 @@ def _public(found: Any) -> dict[str, Any]:
 TRACER = avals.asked("Tracer", is_traced)
 
 
-class TraceState(NamedTuple):
-    """Which transformations are under way; it is equal to that of another time where these are the same."""
-
-    traces: tuple[Trace, ...]
-    levels: tuple[object, ...]
-
-
-def _trace_state(convention: Any = None) -> TraceState:
-    return TraceState(current().traces, transformations.LEVELS.get())
+def _trace_state(convention: Any = None) -> Any:
+    """Return which transformations are under way; it is equal to that of another time if these are."""
+    return current().traces, transformations.LEVELS.get()
 
 
 def _got(x: Any) -> Any:
@@ -86,13 +80,14 @@ def _elements(function: Callable[..., Any]) -> Callable[..., Array]:
     return of_elements(function, inexact=True)
 
 
-def _kind(name: str, instead: str) -> type:
-    """Return a class of which nothing is an instance, for annotations and `isinstance`."""
+def _kind(name: str, instead: str, refused: str = "__new__") -> type:
+    """Return a class of which nothing is an instance, for annotations and `isinstance`.
 
-    def refuse(cls: type, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError(f"fgrad has no {name}: {instead}")
-
-    return type(name.rpartition(".")[2], (), {"__new__": refuse, "__doc__": "There is none here."})
+    Or, where `bind` is refused, one of which programs make instances and subclasses.
+    """
+    _, _, own = name.rpartition(".")
+    refuse = {refused: absent(name.removesuffix(f".{own}"), {own: instead})[own]}
+    return type(own, (), {"__init__": _nothing, "__doc__": "There is none here.", **refuse})
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -103,12 +98,6 @@ def _is_value(x: Any) -> bool:
     return isinstance(x, Array | bool | int | float | complex) or (
         isinstance(x, np.ndarray | np.generic) and types.kind_of(x.dtype) in "biufc"
     )
-
-
-def _refused(name: str, instead: str) -> Any:
-    """Return a class, of which programs make instances and subclasses, but whose `bind` is not there."""
-    call = absent(name, {"bind": instead})["bind"]
-    return type(name.rpartition(".")[2], (), {"__init__": lambda *_, **__: None, "bind": call})
 
 
 _REFS = "return new values instead of changing arrays that are arguments"
@@ -274,10 +263,12 @@ _NAMES: dict[str, Mapping[str, Any] | Source] = {
     },
     "jax.experimental.checkify": _late("checkify", "NAMES"),
     _HIJAX: {
-        **{name: _refused(f"{_HIJAX}.{name}", _REFS) for name in words("AvalQDD HiPrimitive MutableHiType")},
+        **{
+            name: _kind(f"{_HIJAX}.{name}", _REFS, "bind")
+            for name in words("AvalMutableQDD AvalQDD HiPrimitive MutableHiType")
+        },
         **{name: lambda *args, **_: args for name in ("aval_method", "aval_property", "register_hitype")},
         "AbstractValue": avals.ShapedArray,
-        "AvalMutableQDD": _refused(f"{_HIJAX}.AvalMutableQDD", _REFS),
         "control_flow_allowed_effects": SimpleNamespace(add_type=lambda _: None),
         **{name: jaxprs.AD[name] for name in words("Zero instantiate_zeros is_undefined_primal")},
     },
@@ -319,7 +310,7 @@ _NAMES: dict[str, Mapping[str, Any] | Source] = {
     **{f"jax.scipy.stats.{name}": _distribution(name) for name in _DISTRIBUTIONS},
     "jax.scipy.special": _special,
     "jax.sharding": devices.SHARDING,
-    "jax.stages": {"Compiled": transformations.Compiled, "Lowered": transformations.Lowered},
+    "jax.stages": dict.fromkeys(("Compiled", "Lowered"), transformations.Compiled),
     "jax.test_util": module("fgrad.compat.jax.test_util"),
     "jax.tree": trees.TREE,
     "jax.tree_util": trees.TREE_UTIL,

@@ -24,7 +24,6 @@ from fgrad.compat.jax.arrays import (
     held,
     inexact,
     made,
-    moved,
     named,
     opened,
     together,
@@ -70,6 +69,14 @@ FLOATS = words("angle frexp ldexp modf polyder spacing trapezoid")  # these too,
 # the argument that stays of integers, or of truth values
 INDICES = {"bincount": 0, "compress": 0, "delete": 1, "extract": 0, "insert": 1, "ldexp": 1}
 OPERANDS = ("a", "arr", "array", "m", "operand", "v", "x")  # what their operand is called
+# what counts or moves elements, as many as `fgrad.lax` is told by this argument, where it is given
+SIZED = (
+    ("argwhere",),
+    ("flatnonzero",),
+    ("nonzero",),
+    ("unique",),
+    ("repeat", "total_repeat_length", "length"),
+)
 JOINS = ("stack", "concatenate", "hstack", "vstack", "dstack", "column_stack")
 PRODUCTS = ("dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "cross")
 
@@ -128,9 +135,13 @@ def of_one(found: Function, result: Function) -> Function:
         if not given:
             raise TypeError(f"{name}() missing an array")
         a, *rest = given
-        kwargs = {k: opened(v) for k, v in kwargs.items() if not (k in ("out", "where") and v is None)}
+        kwargs = {
+            k: opened(v)
+            for k, v in kwargs.items()
+            if k != "out_sharding" and not (v is None and k in ("out", "where"))
+        }
         x = as_array(a)
-        if x.form is KEYS and result is not _moved:
+        if x.form is KEYS and result is not moved:
             raise TypeError(f"{name} does not accept dtype {KEY}")
         return result(found, x, [_static(v) for v in rest], kwargs)  # type: ignore[no-any-return]
 
@@ -138,14 +149,14 @@ def of_one(found: Function, result: Function) -> Function:
 
 
 def _static(x: Any) -> Any:
-    if x.__class__ is Array and not x.shape and x.dtype.kind in "iu":
+    if x.__class__ is Array and not x.shape and x.dtype.kind in "iu" and not is_traced(x._tensor):
         return operator.index(x)  # an axis, a shift
     if isinstance(x, range):
         return tuple(x)
     return opened(x)
 
 
-def _moved(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
+def moved(f: Function, x: Array, args: Any, kwargs: Any) -> Array:
     """Return what is weak if the array is."""
     return wrapped(f(x._tensor, *args, **kwargs), x.form)  # type: ignore[no-any-return]
 
@@ -283,9 +294,8 @@ def _any(name: str) -> Function:
     found = getattr(fnp, name)
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        for key in ("size", "fill_value"):
-            if kwargs.pop(key, None) is not None:
-                raise NotImplementedError(f"fgrad's jax.numpy.{name} has no {key}: it runs outside jit")
+        if any(kwargs.pop(key, None) is not None for key in ("size", "fill_value")):
+            raise NotImplementedError(f"fgrad's jax.numpy.{name} has no size: it runs outside jit")
         dtype = canonical(dtype_of(kwargs.pop("dtype"))) if "dtype" in kwargs else None
         if dtype is not None:
             kwargs["dtype"] = held(dtype)
@@ -297,7 +307,7 @@ def _any(name: str) -> Function:
 
 
 OF_ONE: dict[Function, tuple[str, ...]] = {  # by how the dtype of the result is found
-    _moved: words(  # the elements, at other places or rounded
+    moved: words(  # the elements, at other places or rounded
         "array_split dsplit hsplit split vsplit "
         "atleast_1d atleast_2d atleast_3d broadcast_to diagonal expand_dims flip fliplr flipud "
         "matrix_transpose moveaxis permute_dims ravel reshape roll rollaxis rot90 round squeeze "
@@ -328,7 +338,7 @@ def array(
     if isinstance(object, list | tuple):
         parts = _leaves(object)
         if any(isinstance(p, Array | Tensor) for p in parts):
-            made_of: Array = stack([array(p) for p in object])
+            made_of: Array = NAMES["stack"]([array(p) for p in object])
         else:
             values = np.array(object)
             if kind_of(values.dtype) not in "biufc":
@@ -431,46 +441,34 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: 
 def where(condition: Any, x: Any = None, y: Any = None, **kwargs: Any) -> Any:
     """Return elements of `x` where `condition` holds, of `y` elsewhere."""
     if x is None and y is None:
-        return nonzero(condition, **kwargs)
+        return NAMES["nonzero"](condition, **kwargs)
     if kwargs or x is None or y is None:
         raise TypeError("jax.numpy.where takes a condition alone, and then a size, or with two values")
     given = as_array(condition).astype(bool)._tensor
     return elementwise(lambda a, b: fnp.where(given, a, b), x, y, keys=True)
 
 
-def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
-    """Return the indices of elements that are not zero; with a `size`, so many of each, also where traced."""
-    x = as_array(a)._tensor
-    if size is None:
-        return tuple(made(i).astype(int) for i in fnp.nonzero(fnp.atleast_1d(x)))
-    return tuple(made(i).astype(int) for i in fgrad.lax.nonzero(x, size, fill_value or 0))
+def _sized(name: str, size: str = "size", own: str = "size") -> Function:
+    """Return NumPy's function, or that of `fgrad.lax` where a size is given, also where it is traced."""
+    plain = getattr(fnp, name)
+    result = moved if name == "repeat" else kept
+    of_any, of_size = (of_one(found, result) for found in (plain, getattr(fgrad.lax, name)))
+    names = list(inspect.signature(plain).parameters)
+    known = set(inspect.signature(getattr(fgrad.lax, name)).parameters)
 
+    def function(*args: Any, fill_value: Any = None, **kwargs: Any) -> Any:
+        given = dict(zip(names, args, strict=False)) | kwargs
+        a, count = given.pop(names[0]), given.pop(size, None)
+        if count is None:
+            return of_any(a, **given)
+        given = {k: v for k, v in (given | {"fill_value": fill_value}).items() if v is not None}
+        if given.keys() - known:
+            raise NotImplementedError(
+                f"jax.numpy.{name} with a size takes no {', '.join(given.keys() - known)}"
+            )
+        return of_size(a, **given, **{own: count})
 
-def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Array:
-    """Return the indices of elements that are not zero, as rows; with a `size`, so many."""
-    if not as_array(a).ndim:
-        return made(fnp.zeros((int(bool(a)) if size is None else size, 0), default(int)))
-    rows: Array = stack(nonzero(a, size=size, fill_value=fill_value), -1)
-    return rows
-
-
-def unique(
-    ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
-    axis: int | None = None, *, size: int | None = None, fill_value: Any = None, **kwargs: Any,
-) -> Any:  # fmt: skip
-    """Return the different elements in order; with a `size`, so many, also where traced."""
-    flags = {"return_index": return_index, "return_inverse": return_inverse, "return_counts": return_counts}
-    if size is None:
-        return _any("unique")(ar, **flags, axis=axis, **kwargs)
-    x = as_array(ar)
-    if axis is not None or not x.size:
-        raise NotImplementedError(
-            "fgrad's jax.numpy.unique has no size together with axis, or for no element"
-        )
-    found = fgrad.lax.unique(x._tensor, size, opened(fill_value), **flags, **kwargs)
-    if not any(flags.values()):
-        return made(found, x.strong)
-    return made(found[0], x.strong), *(made(places).astype(int) for places in found[1:])
+    return _named(name, function)
 
 
 def histogram(a: Any, *args: Any, **kwargs: Any) -> tuple[Array, Array]:
@@ -495,29 +493,18 @@ def clip(arr: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max
     return x if max is None else elementwise(fnp.minimum, max, x)
 
 
-def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Array:
-    """Return each element repeated; with a length of all, the last one fills up, or some are left out."""
-    if total_repeat_length is None:
-        every: Array = of_one(fnp.repeat, _moved)(a, repeats, axis)
-        return every
-    x = as_array(a)
-    return made(fgrad.lax.repeat(x._tensor, opened(array(repeats)), total_repeat_length, axis), x.form)
-
-
 def take(
     a: Any, indices: Any, axis: int | None = None, out: None = None, mode: Any = None, *,
     unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: Any = None,
 ) -> Array:  # fmt: skip
     """Return elements by index; without a mode, those out of bounds are NaN, or the least integer."""
     x, i = as_array(a), array(indices)
+    if mode in ("wrap", "clip"):
+        return made(fnp.take(x._tensor, i._tensor, axis, mode=mode), x.strong)
+    if mode not in (None, "fill"):
+        raise NotImplementedError(f"The {mode!r} mode to jnp.take is not supported.")
     if axis is None:
         x, axis = x.reshape(-1), 0
-    if mode == "wrap":
-        i = elementwise(fnp.remainder, i, x.shape[axis])
-    elif mode == "clip":
-        i = clip(i, 0, x.shape[axis] - 1)  # also what counts from the end
-    elif mode not in (None, "fill"):
-        raise NotImplementedError(f"The {mode!r} mode to jnp.take is not supported.")
     fill = None if fill_value is None else as_array(fill_value).astype(x.dtype)._tensor
     place = (*(slice(None),) * (axis % x.ndim), i._tensor)
     return made(fgrad.lax.gather(x._tensor, place, "fill", fill), x.strong)
@@ -652,7 +639,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Array:
     return made(fnp.roots(x._tensor)).astype(np.result_type(x.dtype, np.complex64))
 
 
-stack, _argsort = _joined("stack"), of_one(fnp.argsort, _index)
+_argsort, _broadcast = of_one(fnp.argsort, _index), of_one(fnp.broadcast_to, moved)
 
 
 def dtype_of(x: Any) -> Any:
@@ -701,8 +688,7 @@ FFT: dict[str, Any] = {
 } | {
     "fftfreq": lambda n, d=1.0, *, dtype=None: as_array(np.fft.fftfreq(n, d)).astype(float),
     "rfftfreq": lambda n, d=1.0, *, dtype=None: as_array(np.fft.rfftfreq(n, d)).astype(float),
-    "fftshift": of_one(fnp.fft.fftshift, _moved),
-    "ifftshift": of_one(fnp.fft.ifftshift, _moved),
+    **{name: of_one(getattr(fnp.fft, name), moved) for name in ("fftshift", "ifftshift")},
 }
 SCALARS = words(
     "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 complex64 complex128"
@@ -733,6 +719,7 @@ NAMES: dict[str, Any] = {
     **{name: _compared(name, as_array) for name in ("isclose", "allclose")},
     **{name: _compared(name, array) for name in ("array_equal", "array_equiv")},
     **{name: _any(name) for name in OTHERS},
+    **{name: _sized(name, *rest) for name, *rest in SIZED},
     **{name: Scalar(name) for name in SCALARS},
     **{name: getattr(np, name) for name in NUMPYS},
     **short_dtypes(),
@@ -743,10 +730,7 @@ NAMES: dict[str, Any] = {
     "argsort": lambda a, axis=-1, *, kind=None, order=None, stable=True, descending=False: _argsort(
         a, axis, stable=True, descending=descending
     ),
-    "broadcast_arrays": lambda *args: [
-        moved(fnp.broadcast_to, x, broadcast_shapes(*map(np.shape, args))) for x in args
-    ],
-    "flatnonzero": lambda a, **kwargs: nonzero(as_array(a).reshape(-1), **kwargs)[0],
+    "broadcast_arrays": lambda *args: [_broadcast(x, broadcast_shapes(*map(np.shape, args))) for x in args],
     "bool_": Scalar("bool"),
     "empty": zeros,
     "empty_like": zeros_like,
@@ -760,21 +744,9 @@ NAMES: dict[str, Any] = {
     "iinfo": lambda d: np.iinfo(canonical(dtype_of(d))),
     "copy": lambda a, order=None: as_array(a).copy(),
     **by_name(
-        *(arange, argwhere, array, bincount, broadcast_shapes, clip, einsum, eye, finfo, full, full_like),
-        *(histogram, issubdtype, linspace, load, meshgrid, nonzero, ones, ones_like, polymul, power),
-        *(
-            promote_types,
-            repeat,
-            result_type,
-            roots,
-            take,
-            take_along_axis,
-            unique,
-            vectorize,
-            where,
-            zeros,
-            zeros_like,
-        ),
+        *(arange, array, bincount, broadcast_shapes, clip, einsum, eye, finfo, full, full_like),
+        *(histogram, issubdtype, linspace, load, meshgrid, ones, ones_like, polymul, power, promote_types),
+        *(result_type, roots, take, take_along_axis, vectorize, where, zeros, zeros_like),
     ),
 }
 NAMES |= renamed(

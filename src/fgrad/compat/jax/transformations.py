@@ -510,22 +510,27 @@ class PjitFunction:
     def clear_cache(self) -> None:
         self.programs.clear()
 
-    def trace(self, *args: Any, **kwargs: Any) -> Lowered:
+    def trace(self, *args: Any, **kwargs: Any) -> Compiled:
         """Return the function for arguments like these."""
         _, flat = self._signature(args, kwargs, example)
-        return Lowered(self, flat)
+        return Compiled(self, flat)
 
     lower = trace
 
 
 class Compiled:
-    """A function compiled for one signature."""
+    """A function for one signature, before it is compiled and after: that is at its first call."""
 
     def __init__(self, fun: Function, flat: Flat) -> None:
         self.fun, self.flat = fun, flat
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fun(*args, **kwargs)
+
+    def lower(self, *_: Any, **__: Any) -> Compiled:
+        return self
+
+    compile = lower
 
     @property
     def out_info(self) -> Any:
@@ -543,18 +548,7 @@ class Compiled:
             f"fgrad compiles no {dialect or 'stablehlo'}: fgrad.make_graph(fun)(*args) shows a program"
         )
 
-
-class Lowered(Compiled):
-    """A function before it is compiled."""
-
-    def lower(self) -> Lowered:
-        return self
-
-    def compile(self, *_: Any, **__: Any) -> Compiled:
-        """Return the function, which is compiled at its first call."""
-        return Compiled(self.fun, self.flat)
-
-    compiler_ir = Compiled.as_text
+    compiler_ir = as_text
 
 
 def jit(fun: Function | None = None, **options: Any) -> Any:
@@ -588,11 +582,7 @@ def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
 
 
 def checkpoint(
-    fun: Function,
-    *,
-    prevent_cse: bool = True,
-    policy: Any = None,
-    static_argnums: Any = (),
+    fun: Function, *, prevent_cse: bool = True, policy: Any = None, static_argnums: Any = (),
     static_argnames: Any = (),
 ) -> Function:  # fmt: skip
     """Return `fun` that keeps its arguments alone for the reverse pass, and runs there again."""

@@ -76,14 +76,10 @@ class Config:
     def parse_flags_with_absl(self) -> None:
         """Leave the flags of the command line alone: settings are none of them."""
 
-    @property
-    def jax_threefry_partitionable(self) -> bool:
-        """How random bits are counted, as since JAX 0.5 or as before."""
-        return threefry.COUNTING.partitionable
-
-    @jax_threefry_partitionable.setter
-    def jax_threefry_partitionable(self, value: bool) -> None:
-        threefry.COUNTING.partitionable = value
+    jax_threefry_partitionable: Any = property(  # how random bits are counted, as since JAX 0.5 or as before
+        lambda _: threefry.COUNTING.partitionable,
+        lambda _, value: setattr(threefry.COUNTING, "partitionable", value),
+    )
 
     def signature(self) -> tuple[Any, ...]:
         """Return the settings that compiled programs depend on."""
