@@ -80,9 +80,10 @@ class Array:
     def _value(self, what: str) -> np.ndarray[Any, Any]:
         _refuse_keys(self.form, what)
         if is_traced(self._tensor):
-            from fgrad.compat.jax.errors import TracerArrayConversionError  # noqa: PLC0415 -- it names this class
-
-            raise TracerArrayConversionError(what)
+            raise NoValueError(
+                f"{what} needs the value of an array that is being traced; use jax.numpy, or pass what is "
+                "constant as an argument of its own"
+            )
         value = np.asarray(self._tensor.numpy())
         return value.astype(BFLOAT16) if self.form is SHORT else value
 
@@ -92,12 +93,7 @@ class Array:
 
     def __bool__(self) -> bool:
         _refuse_keys(self.form, "bool")
-        try:
-            return bool(self._tensor)
-        except NoValueError as e:
-            from fgrad.compat.jax.errors import TracerBoolConversionError  # noqa: PLC0415 -- as above
-
-            raise TracerBoolConversionError(str(e)) from e
+        return bool(self._tensor)
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu" or self.shape:
@@ -314,14 +310,7 @@ def as_array(x: Any) -> Array:
     if x.__class__ is Array:
         return x
     if x.__class__ in (bool, int, float, complex):
-        dtype = default(type(x))
-        if (
-            isinstance(x, int)
-            and not isinstance(x, bool)
-            and not np.iinfo(dtype).min <= x <= np.iinfo(dtype).max
-        ):
-            raise OverflowError(f"Python int {x} too large to convert to {dtype}")
-        return made(wrap(np.asarray(x, dtype)), not isinstance(x, bool))
+        return made(wrap(np.asarray(x, default(type(x)))), not isinstance(x, bool))
     if isinstance(x, np.ndarray | np.generic):
         if x.dtype.names == ("float0",):
             x = np.zeros(x.shape, bool)

@@ -151,14 +151,14 @@ def shaped(x: Any, form: Form) -> ShapeDtypeStruct:
 
 def example(tree: Any) -> Any:
     """Return a tree with arrays in the place of what has only a shape and a dtype."""
-    return tree_map(_example, tree)
 
+    def of(x: Any) -> Any:
+        if isinstance(x, Array | Tensor | np.ndarray | np.generic) or hasattr(x, "__jax_array__"):
+            return x
+        if not (hasattr(x, "shape") and hasattr(x, "dtype")):
+            return x
+        dtype = canonical(x.dtype)
+        zeros = np.broadcast_to(np.zeros((), held(dtype)), tuple(x.shape))
+        return made(zeros, form_of(dtype, bool(getattr(x, "weak_type", False))))
 
-def _example(x: Any) -> Any:
-    if isinstance(x, Array | Tensor | np.ndarray | np.generic) or hasattr(x, "__jax_array__"):
-        return x
-    if not (hasattr(x, "shape") and hasattr(x, "dtype")):
-        return x
-    dtype = canonical(x.dtype)
-    zeros = np.broadcast_to(np.zeros((), held(dtype)), tuple(x.shape))
-    return made(zeros, form_of(dtype, bool(getattr(x, "weak_type", False))))
+    return tree_map(of, tree)

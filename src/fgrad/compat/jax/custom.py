@@ -165,13 +165,12 @@ class custom_jvp(_Custom):  # noqa: N801 -- JAX's name
 
 
 def _bound(fun: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    if not kwargs:
-        try:
-            given = inspect.signature(fun).bind(*args)
-        except (TypeError, ValueError):
-            return list(args)
-    else:
+    try:
         given = inspect.signature(fun).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        if kwargs:
+            raise
+        return list(args)
     given.apply_defaults()
     if given.kwargs:
         raise TypeError(f"{name_of(fun)} has a rule of its own and takes positional arguments only")

@@ -1,38 +1,11 @@
-"""`jax.errors`: JAX's names for what is raised where a value is asked for that is not known yet."""
+"""`jax.errors`: JAX's names for fgrad's errors, and two of its own."""
 
 from __future__ import annotations
 
-from fgrad.compat.standins import by_name
+from typing import Any
 
-
-class JAXTypeError(TypeError):
-    """What the others are."""
-
-
-class ConcretizationTypeError(JAXTypeError):
-    """A value was needed that is only traced."""
-
-
-class TracerArrayConversionError(ConcretizationTypeError):
-    """An array of NumPy was needed of a traced value."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"{what} needs the value of an array that is being traced; use jax.numpy, or pass what is "
-            "constant as an argument of its own"
-        )
-
-
-class TracerBoolConversionError(ConcretizationTypeError):
-    """A truth value was needed of a traced value."""
-
-
-class TracerIntegerConversionError(ConcretizationTypeError):
-    """An integer was needed of a traced value."""
-
-
-class UnexpectedTracerError(JAXTypeError):
-    """A traced value outlived its transformation."""
+from fgrad.compat.standins import by_name, words
+from fgrad.errors import EscapedTensorError, NoValueError
 
 
 class TypePromotionError(ValueError):
@@ -43,7 +16,15 @@ class JaxRuntimeError(RuntimeError):
     """A compiled program failed."""
 
 
-NAMES = by_name(
-    *(ConcretizationTypeError, JAXTypeError, JaxRuntimeError, TracerArrayConversionError),
-    *(TracerBoolConversionError, TracerIntegerConversionError, TypePromotionError, UnexpectedTracerError),
-)
+NAMES: dict[str, Any] = {
+    **dict.fromkeys(
+        words(
+            "ConcretizationTypeError TracerArrayConversionError TracerBoolConversionError "
+            "TracerIntegerConversionError"
+        ),
+        NoValueError,
+    ),
+    "JAXTypeError": TypeError,
+    "UnexpectedTracerError": EscapedTensorError,
+    **by_name(JaxRuntimeError, TypePromotionError),
+}

@@ -562,17 +562,15 @@ def power(x: Any, y: Any) -> Array:
     return out if exponent.weak_type or exponent.dtype.kind not in "biu" else made(out._tensor, out.strong)
 
 
+_WEAK = (int, float, complex)
+
+
 def result_type(*args: Any) -> np.dtype[Any]:
     """Return the dtype that values and dtypes promote to."""
     kinds = []
     for a in args:
         if isinstance(a, str | type | np.dtype | Scalar | KeyType):
-            kinds.append(
-                (
-                    canonical(getattr(a, "dtype", a) if isinstance(a, Scalar) else a),
-                    a in (int, float, complex),
-                )
-            )
+            kinds.append((canonical(a.dtype if isinstance(a, Scalar) else a), a in _WEAK))
         else:
             x = a if hasattr(a, "weak_type") else as_array(a)
             kinds.append((x.dtype, x.weak_type))

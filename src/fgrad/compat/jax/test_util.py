@@ -50,8 +50,21 @@ def check_grads(
     f: Callable[..., Any], args: Sequence[Any], order: int, modes: str | Sequence[str] = ("fwd", "rev"),
     atol: Any = None, rtol: Any = None, eps: float | None = None,
 ) -> None:  # fmt: skip
-    """Check the derivatives of `f` up to an order, within the tolerances of `fgrad.testing.check_grads`."""
-    flat = Flat(lambda xs: f(*xs), list(args))
+    """Check the derivatives of `f` along a random direction, up to an order.
+
+    Steps, and tolerances that are not given, are those of `fgrad.testing.check_grads`.
+    """
+    flat, source = Flat(lambda xs: f(*xs), list(args)), np.random.default_rng(0)
+    real = [flat.tensors[i] for i in flat.real]
+    kind = np.result_type(np.float16, *(x.dtype for x in real)).type(0).real.dtype
+    directions = [
+        source.standard_normal(x.shape) + (1j * source.standard_normal(x.shape) if x.dtype.kind == "c" else 0)
+        for x in real
+    ]
+
+    def along(step: Any) -> list[Any]:
+        pairs = zip(real, directions, strict=True)
+        return flat.of_real(*(x + (step * t.astype(x.dtype)).astype(x.dtype) for x, t in pairs))[0]
 
     def bound(given: Any) -> Any:
         if given is None or np.isscalar(given):
@@ -59,8 +72,8 @@ def check_grads(
         return max(_tolerance(flat.arrays[i].dtype, given, {}) for i in flat.real) or None
 
     fgrad.testing.check_grads(
-        lambda *tensors: flat.of_real(*tensors)[0],
-        [flat.tensors[i] for i in flat.real],
+        along,
+        (np.zeros((), kind),),
         order,
         [modes] if isinstance(modes, str) else modes,
         bound(atol),
