@@ -171,3 +171,9 @@ def test_keys_where_64_bits_are_enabled():
 def test_what_is_not_drawn(name):
     with pytest.raises(NotImplementedError, match=name):
         getattr(jax.random, name)(KEY)
+
+
+def test_numbers_are_drawn_of_one_key():
+    for draw in (jax.random.uniform, jax.random.split):
+        with pytest.raises(ValueError, match=r"a single key, not an array of keys \(4,\)"):
+            draw(KEYS)

@@ -916,3 +916,13 @@ def test_axes_of_different_lengths_are_not_mapped_together():
     with pytest.raises(ValueError, match="inconsistent sizes for array axes to be mapped: 2, 3"):
         jax.vmap(lambda x, y: x)(jnp.ones((2, 3)), jnp.ones(3))
     assert jax.vmap(lambda x, y: x + y, in_axes=(-1, 0))(jnp.ones((2, 3)), jnp.ones(3)).shape == (3, 2)
+
+
+def test_errors_about_values_that_are_not_known():
+    for function in (bool, int, np.asarray, lambda x: jnp.arange(3)[x > 1], lambda x: [1, 2][x]):
+        with pytest.raises(jax.errors.ConcretizationTypeError):
+            jax.jit(function)(jnp.array(1))
+    kept = []
+    jax.jit(lambda x: kept.append(x) or x)(1.0)
+    with pytest.raises(jax.errors.UnexpectedTracerError):
+        kept[0] + 1

@@ -50,13 +50,9 @@ class Array:
     nbytes: Any = property(lambda self: self.size * self.itemsize)
 
     def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of unsized object")
         return len(self._tensor)
 
     def __iter__(self) -> Iterator[Array]:
-        if not self.shape:
-            raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:

@@ -37,8 +37,7 @@ def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
         if key.__class__ is Array and key.form is KEYS:
             if key.shape:
                 raise ValueError(
-                    f"{name} accepts a single key, but was given a key array of shape {key.shape} != (). "
-                    "Use jax.vmap for batching."
+                    f"{name} accepts a single key, not an array of keys {key.shape}: use jax.vmap"
                 )
             drawn = draw(made(data_of_keys(key._tensor)), *args, **kwargs)
             return wrap_key_data(drawn) if name in ("fold_in", "split") else drawn

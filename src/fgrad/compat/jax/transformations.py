@@ -23,6 +23,7 @@ from fgrad.compat.standins import by_name, words
 from fgrad.core.aval import Aval
 from fgrad.core.program import Program, aval_out
 from fgrad.core.tensor import is_traced
+from fgrad.transforms.calling import positions
 from fgrad.transforms.stage import staged
 
 Function = Callable[..., Any]
@@ -179,19 +180,12 @@ def wraps(fun: Function, *, updated: Sequence[str] = ("__dict__",)) -> Callable[
     return functools.wraps(fun, [n for n in names if isinstance(getattr(fun, n, None), str)], updated=updated)
 
 
-def _places(argnums: Any, args: Sequence[Any]) -> tuple[int, ...]:
-    nums = several(argnums)
-    if any(not -len(args) <= i < len(args) for i in nums):
-        raise ValueError(f"argnums={argnums} asks for more than the {len(args)} positional arguments given")
-    return tuple(i % len(args) for i in nums)
-
-
 def _of(
     fun: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: Nums, what: str, *,
     has_aux: bool, allow_int: bool = False,
 ) -> Flat:  # fmt: skip
     """Return `fun` as a function of Tensors, of the chosen arguments alone, in a list."""
-    places = _places(argnums, args)
+    places = positions(argnums, len(args), fun)
 
     def chosen(values: Sequence[Any]) -> Any:
         new = list(args)
