@@ -178,6 +178,14 @@ def test_second_order_jit_vmap_and_dtypes(name, shapes):
         ("cauchy", "cdf", -1e20, (), lambda: mp.mpf(10) ** -20 / mp.pi),
         ("weibull_min", "logsf", 1e3, (1.5,), lambda: -mp.mpf(1000) ** 1.5),
         ("expon", "logcdf", 1e-30, (), lambda: mp.log(mp.mpf(10) ** -30)),
+        *(("beta", "logsf", x, (0.3, 0.5), lambda x=x: mp.log1p(
+            -mp.betainc(0.3, 0.5, 0, mp.mpf(x), regularized=True))) for x in (1e-200, 1e-17, 0.3)),
+        *(("beta", "logcdf", x, (0.5, 2.5), lambda x=x: mp.log1p(
+            -mp.betainc(2.5, 0.5, 0, 1 - mp.mpf(x), regularized=True))) for x in (0.3, 0.9999)),
+        ("gamma", "logcdf", 50.0, (0.3,), lambda: mp.log1p(-mp.gammainc(0.3, 50, regularized=True))),
+        ("gamma", "logsf", 1e-50, (0.4,), lambda: mp.log1p(
+            -mp.gammainc(0.4, 0, mp.mpf(10) ** -50, regularized=True))),
+        ("cauchy", "logcdf", 1e20, (), lambda: mp.log1p(-(mp.mpf(10) ** -20) / mp.pi)),
     ],
 )  # fmt: skip
 def test_tails(name, method, x, shapes, exact):

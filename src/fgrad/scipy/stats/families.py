@@ -44,6 +44,12 @@ def log1mexp(x: Any) -> Any:
     )
 
 
+def log_of(p: Any, rest: Any) -> Any:
+    """Return log(p), from 1 - p where p is so near one that it has no digits."""
+    high = p > 0.5
+    return fnp.where(high, fnp.log1p(-fnp.where(high, rest, 0.5)), fnp.log(fnp.where(high, 0.5, p)))
+
+
 class Named:
     """A distribution of SciPy's, of which some methods are there."""
 
@@ -76,8 +82,9 @@ class Distribution(Named):
         self, name: str, shapes: str, valid: Formula, support: tuple[Edge, Edge], **formulas: Formula | None
     ) -> None:
         self.name, self.shapes, self.valid, self._support = name, tuple(shapes.split()), valid, support
-        for method in ("cdf", "sf"):
-            formulas[f"log{method}"] = formulas.get(f"log{method}") or _log(formulas[method])
+        for method, other in (("cdf", "sf"), ("sf", "cdf")):
+            own = formulas.get(f"log{method}")
+            formulas[f"log{method}"] = own or _log(formulas[method], formulas[other])
         self._formulas = {method: f for method, f in formulas.items() if f is not None}
         self.methods: tuple[str, ...] = (next(iter(formulas)).removeprefix("log"), *self._formulas)
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -337,5 +344,5 @@ def _edge(edge: Edge, shapes: Any) -> Any:
     return edge(*shapes) if callable(edge) else edge
 
 
-def _log(formula: Formula | None) -> Formula | None:
-    return formula and (lambda *args: fnp.log(formula(*args)))
+def _log(formula: Formula | None, other: Formula | None) -> Formula | None:
+    return formula and other and (lambda *args: log_of(formula(*args), other(*args)))

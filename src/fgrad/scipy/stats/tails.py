@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import fgrad.numpy as fnp
-from fgrad.scipy.stats.families import log1mexp, special
+from fgrad.scipy.stats.families import log1mexp, log_of, special
 
 SMALL = 1e-290  # below it logarithms of probabilities are computed by series
 TERMS = 60
@@ -26,7 +26,7 @@ def log_gammainc(a: Any, x: Any) -> Any:
     for k in range(TERMS, 0, -1):
         total = 1 + total * far / (a + k)
     series = special.xlogy(a, far) - far - special.gammaln(a + 1) + fnp.log(total)
-    return fnp.where(tiny, series, fnp.log(special.gammainc(a, near)))
+    return fnp.where(tiny, series, log_of(special.gammainc(a, near), special.gammaincc(a, near)))
 
 
 def log_gammaincc(a: Any, x: Any) -> Any:
@@ -39,11 +39,14 @@ def log_gammaincc(a: Any, x: Any) -> Any:
     for k in range(TERMS, 0, -1):
         fraction = b + 2 * (k - 1) - k * (k - a) / fraction
     tail = special.xlogy(a, far) - far - special.gammaln(a) - fnp.log(fraction)
-    return fnp.where(tiny, tail, fnp.log(special.gammaincc(a, near)))
+    return fnp.where(tiny, tail, log_of(special.gammaincc(a, near), special.gammainc(a, near)))
 
 
-def log_betainc(a: Any, b: Any, x: Any) -> Any:
-    """Return log of the regularised incomplete beta function: by the series 8.17.8 of DLMF where tiny."""
+def log_betainc(a: Any, b: Any, x: Any, rest: Any) -> Any:
+    """Return log of the regularised incomplete beta function: by the series 8.17.8 of DLMF where tiny.
+
+    `rest` is 1 - x, with all digits.
+    """
     p = special.betainc(a, b, x)
     tiny = p < SMALL
     far, near = _either(tiny, x, 1e-3, 0.5)
@@ -53,7 +56,8 @@ def log_betainc(a: Any, b: Any, x: Any) -> Any:
     series = (
         special.xlogy(a, far) + special.xlog1py(b, -far) - special.betaln(a, b) - fnp.log(a) + fnp.log(total)
     )
-    return fnp.where(tiny, series, fnp.log(special.betainc(a, b, near)))
+    other = special.betainc(b, a, fnp.where(tiny, 0.5, rest))
+    return fnp.where(tiny, series, log_of(special.betainc(a, b, near), other))
 
 
 def log_normal_between(a: Any, b: Any) -> Any:
