@@ -631,7 +631,8 @@ def derivatives_of(k: int, run: Evaluated, inputs: Inputs, deliver: Delivery) ->
     for stacked, (x, _) in zip(found, inputs.handles, strict=True):
         whole = (*shape, *x.shape)
         block = deliver.made(near(x).zeros(whole, x.dtype) if stacked is None else stacked)
-        blocks.append(block if block.shape == whole else block.reshape(whole))
+        block = block if block.shape == whole else block.reshape(whole)
+        blocks.append(block if whole or block.__class__ is not np.ndarray else block[()])
     return blocks
 
 
