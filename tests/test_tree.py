@@ -6,8 +6,10 @@ import copy
 import pickle
 import subprocess
 import sys
+import warnings
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import optree
@@ -202,3 +204,15 @@ def test_vectors_of_elements_differentiate(run):
     both = fg.grad(lambda p: np.sum(tree.ravel(p)[0] * vector))(x)
     np.testing.assert_array_equal(both["a"], x["a"])
     assert both["b"] == 3.0
+
+
+def test_named_tuples_are_registered_without_a_warning():
+    class Point(NamedTuple):
+        x: float
+        y: float
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fg.tree.register_pytree_node(Point, lambda p: ((p.y,), p.x), lambda x, rest: Point(x, *rest))
+    assert fg.tree.leaves(Point(1.0, 2.0)) == [2.0]
+    assert fg.grad(lambda p: p.x * p.y**2)(Point(1.0, 2.0)) == Point(1.0, 4.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
@@ -17,6 +18,15 @@ import optree
 
 IsLeaf = Callable[[Any], bool] | None
 _REST: Any = object()
+
+
+def register(
+    cls: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any], namespace: str
+) -> None:
+    """Make instances of a class containers; also of named tuples, which optree says are already."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PyTree type .* is a subclass of")
+        optree.register_pytree_node(cls, flatten, unflatten, namespace=namespace)
 
 
 # ---- the keys of paths
@@ -205,7 +215,7 @@ class Containers:
         if flatten_with_keys_func is not None:
             self.register_pytree_with_keys(nodetype, flatten_with_keys_func, unflatten_func)
             return
-        optree.register_pytree_node(nodetype, flatten_func, unflatten_func, namespace=self.namespace)
+        register(nodetype, flatten_func, unflatten_func, self.namespace)
 
     def register_pytree_with_keys(
         self,
@@ -226,7 +236,7 @@ class Containers:
             pairs = list(pairs)
             return [child for _, child in pairs], aux, tuple(key for key, _ in pairs)
 
-        optree.register_pytree_node(nodetype, divided, unflatten_func, namespace=self.namespace)
+        register(nodetype, divided, unflatten_func, self.namespace)
 
     def register_pytree_node_class(self, cls: Any) -> Any:
         """Make a class that has `tree_flatten` and `tree_unflatten` a container."""

@@ -609,9 +609,9 @@ def register_pytree_node(
         >>> fg.grad(lambda p: p.a * p.b)(Pair(2.0, 3.0)).a
         np.float64(3.0)
     """
-    import optree  # noqa: PLC0415 -- late, as in flatten
+    from fgrad.containers import register  # noqa: PLC0415 -- late, as in flatten: it imports optree
 
-    optree.register_pytree_node(cls, flatten, unflatten, namespace=NAMESPACE)
+    register(cls, flatten, unflatten, NAMESPACE)
 
 
 def register_pytree_node_class(cls: type[C]) -> type[C]:
