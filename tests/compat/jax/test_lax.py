@@ -266,3 +266,10 @@ def test_solutions_with_something_beside_them():
 def test_policies_of_checkpoints():
     f = jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)), policy=jax.checkpoint_policies.dots_saveable)
     np.testing.assert_allclose(jax.grad(f)(1.0), np.cos(np.sin(1.0)) * np.cos(1.0), rtol=1e-6)
+
+
+def test_bits_of_negative_integers_are_those_of_the_complement():
+    for kind, bits in (("int8", 8), ("int32", 32)):
+        found = jax.jit(lax.population_count)(jnp.array([-1, -2, 0, 7], kind))
+        assert (found.dtype, found.tolist()) == (kind, [bits, bits - 1, 0, 3])
+    assert lax.population_count(jnp.array([255], "uint8")).tolist() == [8]

@@ -370,6 +370,14 @@ def _bits(name: str) -> Function:
     )
 
 
+def population_count(x: Any) -> Array:
+    """Return how many bits are set, of negative integers in two's complement."""
+    a = as_array(x)
+    bits = a.astype(a.dtype.str.replace("i", "u"))
+    counted: Array = NUMPY["bitwise_count"](bits).astype(a.dtype)
+    return counted
+
+
 def _placed(name: str) -> Function:
     return lambda operand, axis, index_dtype: NUMPY[name](operand, axis).astype(index_dtype)
 
@@ -447,7 +455,7 @@ NAMES: dict[str, Any] = {
     "div": of_elements(fgrad.lax.div),
     "dot_general": product(fgrad.lax.dot_general),
     "logistic": of_elements(fgrad.nn.sigmoid),
-    "population_count": lambda x: NUMPY["bitwise_count"](as_array(x)).astype(as_array(x).dtype),
+    "population_count": population_count,
     "round": round_,
     **by_name(
         *(Precision, RoundingMethod, associative_scan, cond, custom_linear_solve, custom_root, fori_loop),
