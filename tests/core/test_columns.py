@@ -27,6 +27,7 @@ OTHERS = {
     "kernels/vector/libm.py": "functions of the C library",
     "kernels/vector/trigonometric.py": "polynomials",
     "kernels/windows.py": "kinds of windows",
+    "lax/linalg.py": "functions that it offers",
     "random/threefry.py": "distributions that are drawn, by JAX's names",
     "nn/layers.py": "functions that layers apply",
     "tree.py": "functions of trees",
