@@ -128,7 +128,8 @@ def logsumexp(
         y = reshape(unary("log", size) + reshape(top, total.shape), shape)
         if not return_sign:
             return y
-        sign = total / functions.where(size == 0, 1, size) if total.dtype.kind == "c" else unary("sign", total)
+        is_complex = total.dtype.kind == "c"
+        sign = total / functions.where(size == 0, 1, size) if is_complex else unary("sign", total)
         return y, reshape(sign, shape)
 
 
