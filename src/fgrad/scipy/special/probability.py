@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.dispatch import bind, unary
+from fgrad.core.placement import placed
 from fgrad.extend.engine import Expr, as_value, declare_word, fn, reshape, sum_axes, where
 from fgrad.scipy.special.gammas import beta_density, gamma_density
 from fgrad.scipy.special.primitives import Row, declare, either, zero_where
@@ -137,13 +138,14 @@ def _student_near(df: Any, t: Any) -> Any:
     """
     df, t = as_value(df), as_value(t)
     n, rate, square = (reshape(x, (*x.shape, 1)) for x in (df, _student_rate(df), t * t / df))
-    q = square * _SQUARES.astype(square.dtype)
+    q = square * placed(square, _SQUARES.astype(square.dtype))
     v = q / (1 + q)
     rest = 0.0  # log(1 + q) - v, whose parts agree in all digits where `df` is large
     for k in range(13, 1, -1):
         rest = (rest + 1 / k) * v
     by_df = rate + v / n - rest * v
-    parts = unary("exp", -(n + 1) / 2 * unary("log1p", q)) * by_df * _QUARTERS.astype(square.dtype)
+    weights = placed(square, _QUARTERS.astype(square.dtype))
+    parts = unary("exp", -(n + 1) / 2 * unary("log1p", q)) * by_df * weights
     total = sum_axes(parts, (len(parts.shape) - 1,))
     return total * t * unary("exp", -bind("betaln", df / 2, 0.5)) / unary("sqrt", df)
 
