@@ -477,3 +477,54 @@ def slope(f, a=SINGULAR):
 def test_errors(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+UNITS = [("d", 1e-300), ("d", 1e300), ("D", 1e-300), ("f", 1e-30), ("f", 1e30)]
+IN_UNITS = {
+    "logm": (linalg.logm, 0.0),
+    "sqrtm": (linalg.sqrtm, 0.5),
+    "0.9": (lambda a: linalg.fractional_matrix_power(a, 0.9), 0.9),
+    "1.3": (lambda a: linalg.fractional_matrix_power(a, 1.3), 1.3),
+    "-0.1": (lambda a: linalg.fractional_matrix_power(a, -0.1), -0.1),
+}
+
+
+@pytest.mark.parametrize(("dtype", "unit"), UNITS, ids=[f"{d} {u}" for d, u in UNITS])
+@pytest.mark.parametrize("name", IN_UNITS)
+def test_functions_of_matrices_in_small_and_large_units(name, dtype, unit):
+    """f(u a) = u^p f(a) for powers, log(u a) = log(a) + log(u)."""
+    f, p = IN_UNITS[name]
+    wide = np.dtype(np.result_type(dtype, "d"))
+    a, w = regular(3, wide), normal(3, 3, dtype=wide, seed=1)
+    u, shown = np.dtype(dtype.lower()).type(unit), 1e-9 if dtype != "f" else 1e-4
+    log, largest = np.log(np.float64(u)), 1e300 if dtype != "f" else 1e30
+    with np.errstate(over="ignore"):
+        value, back = fg.vjp(f, a.astype(dtype) * u)
+    expected, back_of_one = fg.vjp(f, a)
+    if name == "logm":
+        close(value, expected + log * np.eye(3), shown)
+    elif abs(p * log) < np.log(largest):
+        close(value.astype(wide) * np.exp(-p * log), expected, shown)
+    size = np.exp(
+        np.clip((1 - p) * log, -np.log(largest), np.log(largest))
+    )  # so that slopes are representable
+    found = back((w * size).astype(dtype))[0]
+    close(found.astype(wide) / np.exp((p - 1) * log + np.log(size)), back_of_one(w)[0], shown)
+    if name == "logm" and dtype == "d":
+        compiled = fg.jit(lambda a: fg.grad(lambda a: (linalg.logm(a) * w).sum())(a))
+        close(compiled(a * u) * u, back_of_one(w)[0], 1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-150, 1e150, 1e300])
+def test_solutions_of_sylvesters_equation_in_small_and_large_units(unit):
+    a, b, q = regular(3), definite(3), normal(3, 3, seed=2)
+    exact = reference.solve_sylvester(a, b, q)
+    close(linalg.solve_sylvester(a * unit, b * unit, q), exact / unit, 1e-12)
+    close(linalg.solve_sylvester(a, b, q * unit), exact * unit, 1e-12)
+
+
+def test_solutions_that_lapack_would_scale_down():
+    """It does so before they overflow, and hands out the factor: a solution that large is no small one."""
+    one = np.ones((1, 1))
+    for solved in (linalg.solve_sylvester, fg.jit(linalg.solve_sylvester)):
+        close(solved(one * 1e-280, one * 1e-280, one * 1e25), one * 5e304, 1e-12)

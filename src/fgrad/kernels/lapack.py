@@ -109,7 +109,7 @@ def kernel(slots, args, lo, hi):
         if found != 0:
             failed[0] = REFUSED
         for e in range(2 * m * n):
-            out[at + e] = out[at + e] * scale[0]
+            out[at + e] = out[at + e] / scale[0]
 """
 
 _GEES = """

@@ -14,7 +14,7 @@ from fgrad.lax.loops import while_loop
 from fgrad.lax.scans import scan
 from fgrad.ops import iterations
 from fgrad.ops.linear import convert
-from fgrad.ops.matrix_functions import frechet_by, log_near_one
+from fgrad.ops.matrix_functions import frechet_by, log_near_one, without_trace
 from fgrad.ops.requirements import trusted
 
 
@@ -84,6 +84,8 @@ def frechet(a: Any, e: Any) -> Any:
 def log_frechet(y: Any, e: Any) -> Any:
     """Return the derivative along `e` of the logarithm where it is `y`, as `ops.matrix_functions` does."""
     y, e = _wide(y, e)
+    one = np.eye(y.shape[-1], dtype=y.dtype)
+    y, root_of_scale = without_trace(y, one)
     size = np.max(np.sum(np.absolute(y), axis=-2))
     halvings = np.where((size > 0.2) & np.isfinite(size), np.ceil(np.log2(np.maximum(size, 0.2) / 0.2)), 0.0)
 
@@ -93,8 +95,8 @@ def log_frechet(y: Any, e: Any) -> Any:
         return k + 1.0, bind("sylvester", root, root, e)
 
     _, e = while_loop(lambda state: state[0] < halvings, step, (0.0, e))
-    one = np.eye(y.shape[-1], dtype=y.dtype)
-    return np.exp2(halvings) * log_near_one(_expm(y / np.exp2(halvings)) - one, e, one)
+    total = log_near_one(_expm(y / np.exp2(halvings)) - one, e, one)
+    return np.exp2(halvings) * total * root_of_scale * root_of_scale
 
 
 def integer_power(x: Any, y: Any) -> Any:

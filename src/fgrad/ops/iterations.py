@@ -131,17 +131,19 @@ def logm(a: Any) -> Any:
 
 
 def power(a: Any, exponent: float) -> Any:
-    """Return real powers, by a whole one and the exponential of the rest.
+    """Return real powers, by a whole one and the exponential of the rest, in units of the matrices.
 
     Raises:
         LinAlgError: eigenvalues are zero or negative.
     """
-    whole = round(exponent)
+    whole, size = round(exponent), _size(a)
+    size = np.where((size > 0) & np.isfinite(size), size, 1)
+    a = a / size
     y = expm((exponent - whole) * logm(a))
     base = np.linalg.inv(a) if whole < 0 else a
     for _ in range(abs(whole)):
         y = y @ base
-    return y
+    return y * size**exponent
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"expm": expm, "sqrtm": sqrtm, "logm": logm}

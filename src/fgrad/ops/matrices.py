@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.backend.devices import as_array
-from fgrad.core.dispatch import bind
+from fgrad.core.dispatch import bind, unary
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor
 from fgrad.ops.contraction import contract
@@ -79,3 +79,13 @@ def below(like: Any, n: int, dtype: Any) -> Any:
     """Return ones below the diagonal of a square matrix, and a half on it, where `like` is."""
     make = near(like)
     return as_array(make.tri(n, k=-1) + make.eye(n) / 2, dtype)
+
+
+def size_of(x: Any) -> Any:
+    """Return the largest elements of matrices, or one, as constant matrices of one element."""
+    if 0 in x.shape:
+        return 1.0
+    rank = len(x.shape)
+    size = bind("max", unary("absolute", bind("stop_gradient", x)), axes=(rank - 2, rank - 1))
+    size = bind("where", bind("logical_and", bind("greater", size, 0), bind("isfinite", size)), size, 1)
+    return reshape(size, (*size.shape, 1, 1))

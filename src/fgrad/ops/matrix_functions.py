@@ -23,16 +23,15 @@ from numpy.linalg import LinAlgError
 
 from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
-from fgrad.core.dispatch import bind, unary
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
 from fgrad.core.primitive import MULTILINEAR, OUT, STACKS, VJP, Pattern, Rule, Written, by_argument, declare
 from fgrad.core.stored import is_flag, of_matrices, one_of, same_shapes, typed
 from fgrad.ops import iterations
 from fgrad.ops.compiled import late
 from fgrad.ops.foreign import each, scipy
-from fgrad.ops.functions import stop_gradient
-from fgrad.ops.linear import batch_in_front, reshape, solver_vjp
-from fgrad.ops.matrices import adjoint, as_row, conjugate, identity, matrix_product, swapped
+from fgrad.ops.linear import batch_in_front, solver_vjp
+from fgrad.ops.matrices import adjoint, as_row, conjugate, identity, matrix_product, size_of, swapped
 from fgrad.ops.requirements import trusted
 
 # ---- functions of matrices
@@ -68,12 +67,26 @@ def _value(a: Any, function: str, exponent: float) -> Any:
     if function == "expm":
         return np.asarray(scipy("linalg").expm(a))
     wide = a.astype(np.result_type(a.dtype, np.float64), copy=False)
-    call = getattr(scipy("linalg"), _NAMES[function])
-    y = each(call if function != "power" else lambda m: call(m, exponent), wide)
+    call = {"sqrtm": scipy("linalg").sqrtm, "logm": _log, "power": functools.partial(_power, exponent)}
+    y = each(call[function], wide)
     if y.dtype.kind == "c" and a.dtype.kind != "c":
         sizes = [np.abs(x).max(initial=0.0) for x in (y.imag, y)]
         return y.real if sizes[0] <= 1000 * np.finfo(y.dtype).eps * sizes[1] else y
     return y
+
+
+def _log(a: Any) -> Any:
+    """Return the logarithm, of very large and small matrices in units of them: SciPy loses digits."""
+    size = power_of_two(a)
+    if 1e-9 < size < 1e9:  # near to one its logarithm has more digits than that of the unit
+        return scipy("linalg").logm(a)
+    return scipy("linalg").logm(a / size) + math.log(size) * identity(a)
+
+
+def _power(exponent: float, a: Any) -> Any:
+    """Return the power, in units of the matrix: SciPy's is NaN where a whole one overflows or vanishes."""
+    size = power_of_two(a)
+    return scipy("linalg").fractional_matrix_power(a / size, exponent) * np.float64(size) ** exponent
 
 
 def _there(a: Any, *, function: str, exponent: float, to_complex: bool) -> Any:
@@ -93,12 +106,14 @@ def _function_vjp(_: Pattern) -> VJP:
         if function == "sqrtm":  # r l + l r = e: Higham (2008), (6.1)
             y = bind("regularized", y, divisor, function=function)
             return (bind("sylvester", swapped(y), swapped(y), ct),)
-        if function == "power":  # exp(t log(a))
+        if function == "power":  # exp(t log(a)), in units of a, in which neither factor overflows
             a = bind("regularized", a, divisor, function=function)
-            y = bind("matrix_function", a, **(params | {"function": "logm"}))
+            size = size_of(a)
+            y = bind("matrix_function", a / size, **(params | {"function": "logm"}))
             ct = exponent * bind("frechet", exponent * swapped(y), ct)
-        else:
-            y = bind("regularized", y, divisor, function=function)
+            root = size ** ((exponent - 1) / 2)
+            return (bind("log_frechet", swapped(y), ct) * root * root,)
+        y = bind("regularized", y, divisor, function=function)
         return (bind("log_frechet", swapped(y), ct),)
 
     return VJP(back, keep=(OUT, 1), params=True)
@@ -238,20 +253,31 @@ def _log_along(y: Any, e: Any, expm: Any, sylvester: Any) -> Any:
     """Return the derivative of the logarithm `y`, by roots until exp(y) is near to 1.
 
     log a = 2^k log a^(1 / 2^k), and the derivative of log at a is the integral over t from 0 to 1 of
-    (1 + t (a - 1))^-1 e (1 + t (a - 1))^-1. The roots are exp(y / 2^j), which have no branches.
+    (1 + t (a - 1))^-1 e (1 + t (a - 1))^-1. The roots are exp(y / 2^j), which have no branches. All this is
+    done for a multiple of a whose logarithm has no trace: of others roots and products overflow or vanish.
 
     Source:
         Al-Mohy, Higham & Relton (2013), Computing the Fréchet derivative of the matrix logarithm and
         estimating the condition number, SIAM J. Sci. Comput. 35; Higham (2008), (11.10).
     """
+    one = identity(y)
+    y, root_of_scale = without_trace(y, one)
     size = float(np.max(np.sum(np.absolute(y), axis=-2)))
     halvings = max(0, math.ceil(math.log2(size / 0.2))) if 0.2 < size < math.inf else 0
     for k in range(halvings):
         root = expm(y / 2.0 ** (k + 1))
         e = sylvester(root, root, e)
-    one = identity(y)
     total = log_near_one((expm(y / 2.0**halvings) if size else one) - one, e, one)
-    return 2.0**halvings * total
+    return 2.0**halvings * total * root_of_scale * root_of_scale
+
+
+def without_trace(y: Any, one: Any) -> tuple[Any, Any]:
+    """Return y - s, whose trace is imaginary, and exp(-s / 2): log(c a) is log(a) + log(c).
+
+    The derivative of the logarithm, where it is y, is the one where it is y - s, times exp(-s / 2) twice.
+    """
+    shift = np.sum(np.real(y) * one, axis=(-2, -1), keepdims=True) / max(1, y.shape[-1])
+    return y - shift * one, np.exp(-shift / 2)
 
 
 def _frechet_vjp(pattern: Pattern) -> VJP:
@@ -273,22 +299,11 @@ def _of_both(a: Any, e: Any, ct: Any) -> Any:
     which is brought to the size of `a`, so that it does not rule the scaling.
     """
     n = a.shape[-1]
-    scale = _ratio(a, e) if n else 1
+    scale = size_of(a) / size_of(e)
     corner = blocks(near(ct).zeros(ct.shape, ct.dtype), ct)
     full = bind("frechet", swapped(blocks(a, scale * e)), corner)
     first, second = (bind("slice", full, index=(..., s, s)) for s in (slice(0, n), slice(n, None)))
     return (first + second) / scale
-
-
-def _ratio(x: Any, y: Any) -> Any:
-    """Return the size of matrices over that of others, as constant matrices of one element; else one."""
-    sizes = []
-    for v in (x, y):
-        axes = (len(v.shape) - 2, len(v.shape) - 1)
-        size = bind("max", unary("absolute", stop_gradient(v)), axes=axes)
-        size = bind("where", bind("logical_and", bind("greater", size, 0), bind("isfinite", size)), size, 1)
-        sizes.append(reshape(size, (*size.shape, 1, 1)))
-    return sizes[0] / sizes[1]
 
 
 for _name, _run_it, _rule in (
@@ -341,8 +356,13 @@ def _run_sylvester(a: Any, b: Any, q: Any) -> Any:
 
 
 def _solved(a: Any, b: Any, q: Any) -> Any:
-    """Return x with a x + x b = q, as SciPy's solve_sylvester: Bartels & Stewart (1972), Comm. ACM 15."""
+    """Return x with a x + x b = q, as SciPy's solve_sylvester: Bartels & Stewart (1972), Comm. ACM 15.
+
+    It is solved in units of the matrices: LAPACK takes eigenvalues below 1e-290 for zero.
+    """
     linalg = scipy("linalg")
+    size, unit = power_of_two(a, b), power_of_two(q)
+    a, b, q = a / size, b / size, q / unit
     kind = "complex" if any(m.dtype.kind == "c" for m in (a, b, q)) else "real"
     (r, u), (s, v) = (linalg.schur(m, output=kind) for m in (a, b.conj().T))
     right = u.conj().T @ q @ v
@@ -352,7 +372,13 @@ def _solved(a: Any, b: Any, q: Any) -> Any:
         raise LinAlgError(
             "solve_sylvester: the equation a x + x b = q is singular: an eigenvalue of a is one of -b"
         )
-    return u @ (scale * y) @ v.conj().T
+    return u @ (y / scale * unit / size) @ v.conj().T
+
+
+def power_of_two(*matrices: Any) -> float:
+    """Return a number near to the largest element of matrices, by which they are divided exactly."""
+    largest = max(float(np.max(np.absolute(m))) for m in matrices)
+    return 2.0 ** (math.frexp(largest)[1] - 1) if 0 < largest < math.inf else 1.0
 
 
 def _there_sylvester(a: Any, b: Any, q: Any) -> Any:

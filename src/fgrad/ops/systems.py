@@ -17,7 +17,7 @@ from numpy.linalg import LinAlgError
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, broadcasts
-from fgrad.core.dispatch import bind, unary
+from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
 from fgrad.core.primitive import (
     OUT,
@@ -42,7 +42,7 @@ from fgrad.ops.linear import (
     transpose,
     with_rank,
 )
-from fgrad.ops.matrices import adjoint, as_column, conjugate, identity, matrix_product, swapped
+from fgrad.ops.matrices import adjoint, as_column, conjugate, identity, matrix_product, size_of, swapped
 from fgrad.ops.requirements import trusted
 from fgrad.ops.undetermined import guarded
 
@@ -457,7 +457,7 @@ declare(
 def _pinv(ct: Any, out: Any, x: Any, **_: Any) -> Any:
     # dp = -p da p + p p^H da^H (1 - a p) + (1 - p a) da^H p^H p, for da that keep the rank:
     # Golub & Pereyra (1973), The differentiation of pseudo-inverses and nonlinear least squares problems
-    size = _size(x)  # of matrices of size one no product of inverses overflows
+    size = size_of(x)  # of matrices of size one no product of inverses overflows
     p, q, b, c = swapped(out) * size, conjugate(out) * size, conjugate(x) / size, adjoint(ct) / size
     dropped = x - matrix_product(matrix_product(x, out), x)
     nothing = near(x).zeros(1, real_dtype(x.dtype))
@@ -468,15 +468,6 @@ def _pinv(ct: Any, out: Any, x: Any, **_: Any) -> Any:
     first = first - matrix_product(b, matrix_product(q, first))
     second = second - matrix_product(matrix_product(second, q), b)
     return (first + second - own) / size
-
-
-def _size(x: Any) -> Any:
-    """Return the largest elements of matrices, or one, as constant matrices of one element."""
-    if 0 in x.shape:
-        return 1.0
-    rank = len(x.shape)
-    size = bind("max", unary("absolute", bind("stop_gradient", x)), axes=(rank - 2, rank - 1))
-    return reshape(bind("where", bind("greater", size, 0), size, 1), (*size.shape, 1, 1))
 
 
 def _written_pinv(a: Any, *, rcond: Any, hermitian: bool) -> Any:
