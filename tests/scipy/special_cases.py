@@ -260,6 +260,7 @@ CASES: dict[str, Case] = {
     "wrightomega": Case(at(0.7, 0.0, -30.0, 50.0), lambda z: mp.lambertw(mp.exp(z)), complex=(0.5 + 0.5j,)),
     "xlogy":    Case(at((0.7, 2.0), (0.0, 0.5), (3.0, 1e-5)), lambda x, y: x * mp.log(y),
         complex=(0.7 + 0.1j, 2.0 - 0.5j)),
+    "complex_log1p": Case([], lambda z: mp.log(1 + z), complex=(1e-8 + 1e-9j,)),
     "xlog1py":  Case(at((0.7, 2.0), (0.0, 0.5), (3.0, 1e-5)), lambda x, y: x * mp.log1p(y),
         complex=(0.7 + 0.1j, 2.0 - 0.5j)),
     "entr":     Case(at(0.7, 1.0, 30.0), lambda x: -x * mp.log(x)),

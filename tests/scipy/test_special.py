@@ -150,6 +150,19 @@ COMPLEX = {
 }
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_logarithms_of_complex_numbers_near_one_have_all_digits(compiled):
+    """NumPy's log1p has half of them, SciPy's all."""
+    points = np.array([1e-8 + 1e-9j, -1e-200 + 1e-9j, -3e-7 - 1e-30j, 0.3 - 2j])
+    f = fg.jit(theirs.log1p) if compiled else theirs.log1p
+    value, back = fg.vjp(f, points)
+    with mp.workdps(300):
+        expected = [complex(mp.log(1 + mp.mpc(z))) for z in points]
+    for part in (np.real, np.imag):
+        np.testing.assert_allclose(part(value), part(expected), rtol=1e-14)
+    np.testing.assert_allclose(back(np.ones(4, complex))[0], 1 / (1 + points), rtol=1e-14)
+
+
 @pytest.mark.parametrize("name", COMPLEX)
 def test_error_functions_of_complex_numbers(name):
     """Derivatives to third order, near zero and where a series takes over; mapped and staged too."""

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from scipy import special
+
 from fgrad.core.dispatch import bind
 from fgrad.extend.engine import ATOMS, DEGREE, LN10, Expr, declare_word, equal, fn, where
 from fgrad.scipy.special.primitives import Row, declare, either, zero_where
@@ -127,6 +129,7 @@ declare({
     "logit":      Row("x", lambda f, x: (1 / (x * (1 - x)),), "quotient rule"),
     "log_expit":  Row("x", lambda f, x: (fn.sigmoid(-x),), "chain rule"),
     "exprel":     Row("x", lambda f, x: (_growth(x),), "13.6.14, 13.3.15"),
+    "complex_log1p": Row("z", lambda f, z: (1 / (1 + z),), "4.7.1", complex=True, run=special.log1p),
     "exp10":      Row("x", lambda f, x: (f * LN10,), "4.2.31"),
     "cosm1":      Row("x", lambda f, x: (-fn.sin(x),), "4.20.2"),
     "sindg":      Row("x", lambda f, x: (DEGREE * fn.cosdg(x),), "4.20.1"),

@@ -16,7 +16,8 @@ REUSED = {  # those that fgrad computes itself
     "expit": "sigmoid",
     **{name: name for name in ("cbrt", "erf", "erfc", "exp2", "expm1", "log1p")},
 }
-COMPLEX_OF = {"erf": "complex_erf", "erfc": "complex_erfc"}  # their primitives for complex arguments
+# their primitives for complex arguments
+COMPLEX_OF = {name: f"complex_{name}" for name in ("erf", "erfc", "log1p")}
 
 
 _REUSED_PRIMITIVES = set(REUSED.values())
