@@ -129,3 +129,9 @@ def test_random_numbers_are_those_of_jax():
     is_short(jax.nn.initializers.he_uniform()(key, (2, 3), jnp.bfloat16)[1], [-1.0859375, 0.625, -0.37890625])
     with pytest.raises(NotImplementedError, match="bfloat16"):
         jax.random.exponential(key, (4,), jnp.bfloat16)
+
+
+def test_products_with_integers_are_short():
+    for x in (jnp.arange(4), jnp.arange(4, dtype="uint8"), jnp.arange(4) > 1):
+        for f in (jnp.convolve, jnp.correlate, jnp.polymul):
+            assert jax.jit(f)(x, jnp.ones(4, jnp.bfloat16)).dtype == jnp.bfloat16
