@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from fgrad.compat.jax import installed
+from fgrad.compat.jax import installed, types
 
 # the library itself may be installed beside; another test may have loaded it
 if "jax" in sys.modules:
@@ -272,3 +272,9 @@ def test_bits_of_negative_integers_are_those_of_the_complement():
         found = jax.jit(lax.population_count)(jnp.array([-1, -2, 0, 7], kind))
         assert (found.dtype, found.tolist()) == (kind, [bits, bits - 1, 0, 3])
     assert lax.population_count(jnp.array([255], "uint8")).tolist() == [8]
+
+
+def test_bfloat16_says_where_it_comes_from(monkeypatch):
+    monkeypatch.setattr(types, "BFLOAT16", np.dtype([("bfloat16", np.void, 2)]))
+    with pytest.raises(ModuleNotFoundError, match="pip install ml_dtypes"):
+        jnp.ones(3, "bfloat16")

@@ -103,9 +103,15 @@ _KINDS: dict[type, str] = {bool: "bool", int: "int64", float: "float64", complex
 
 
 def canonical(dtype: Any) -> Any:
-    """Return a dtype, with 32 bits in the place of 64 unless these are enabled."""
+    """Return a dtype, with 32 bits in the place of 64 unless these are enabled.
+
+    Raises:
+        ModuleNotFoundError: bfloat16 is asked for by name, and ml_dtypes is not there.
+    """
     if dtype is KEY:
         return KEY
+    if isinstance(dtype, str) and dtype == "bfloat16" and BFLOAT16.names:
+        raise ModuleNotFoundError("bfloat16 comes with ml_dtypes: pip install ml_dtypes", name="ml_dtypes")
     found: DType = np.dtype(_KINDS.get(dtype, dtype))
     return found if CONFIG.jax_enable_x64 else _NARROW.get(found, found)
 
