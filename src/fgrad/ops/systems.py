@@ -63,6 +63,11 @@ def inverse(a: Any, check: str = "") -> Any:
     return solve(a, identity(a), check)
 
 
+def is_tested(check: str) -> bool:
+    """Return whether `solve` with this `check` tests matrices for singularity beyond rounding."""
+    return check not in ("", "nan")
+
+
 _SINGULAR = {
     "qr": "qr: the first columns of the matrix are linearly dependent (column {i}), where its factors have "
     "no derivative",
@@ -162,7 +167,7 @@ def _solved(factors: Any, a: Any, b: Any, *, transposed: bool) -> Any:
 
 
 def _solve_side(ct: Any, a: Any, *, check: str) -> Any:
-    found = _of_transposed(a, ct) if check in ("", "nan") else None
+    found = None if is_tested(check) else _of_transposed(a, ct)
     return solve(swapped(a), ct, check) if found is None else found
 
 
@@ -203,7 +208,7 @@ def _written_solve(a: Any, b: Any, *, check: str) -> Any:
 
 
 def _is_checked(a: Aval, b: Aval, *, check: str) -> bool:
-    return check not in ("", "nan") and a.size > 0
+    return is_tested(check) and a.size > 0
 
 
 declare(
@@ -216,7 +221,7 @@ declare(
     traits={STACKS},
     written=Written(_written_solve, _is_checked),
     unchecked={"check": "nan"},
-    effect=lambda params: params["check"] not in ("", "nan"),
+    effect=lambda params: is_tested(params["check"]),
     stored=of_matrices("01", "0", {"check": one_of("", "nan", "qr", "eig", "det")}, verify=_divided),
 )
 
