@@ -18,7 +18,7 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import OUT, VJP, MatrixLoop, by_argument, declare
 from fgrad.core.stored import is_flag, of_matrices, one_of
 from fgrad.ops.compiled import backend
-from fgrad.ops.foreign import scipy
+from fgrad.ops.foreign import each, scipy
 from fgrad.ops.linear import batch_in_front, convert, real, real_dtype
 from fgrad.ops.matrices import (
     adjoint,
@@ -73,7 +73,7 @@ def _run_cholesky_or_nan(a: Any) -> Any:
         return _run_cholesky(a)
     except LinAlgError:
         if a.ndim > 2:
-            return np.stack([_run_cholesky_or_nan(part) for part in a])
+            return each(_run_cholesky_or_nan, a)
         return np.tril(np.full_like(a, np.nan))
 
 

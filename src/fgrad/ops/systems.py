@@ -5,6 +5,7 @@ For the pairing of cotangents and what `a.T` and `a.H` stand for see `factorizat
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import weakref
@@ -31,6 +32,7 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.stored import is_flag, is_number, of_matrices, one_of, same_shapes
 from fgrad.ops.compiled import FLOATS, backend
+from fgrad.ops.foreign import each
 from fgrad.ops.linear import (
     batch_in_front,
     convert,
@@ -82,7 +84,11 @@ def _run_solve(a: Any, b: Any, *, check: str) -> Any:
         try:
             return _run_solve(a, b, check="")
         except LinAlgError:
-            return _solved_one_by_one(a, b)
+            if a.ndim == b.ndim == 2:
+                return np.full_like(b, np.nan, np.result_type(a, b))
+            lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+            stacks = [np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b)]
+            return each(functools.partial(_run_solve, check=check), *stacks)
     if check and a.size:
         tiny = 8 * a.shape[-1] * np.finfo(a.dtype).eps
         if check == "qr":
@@ -101,19 +107,6 @@ def _run_solve(a: Any, b: Any, *, check: str) -> Any:
     found = backend("small_matrices").solve(a, b) if a.ndim > 2 and a.__class__ is np.ndarray else None
     found = _by_factors(a, b) if found is None else found
     return np.linalg.solve(a, b) if found is None else found
-
-
-def _solved_one_by_one(a: Any, b: Any) -> Any:
-    """Return the solutions of systems, which are NaN where a matrix is singular."""
-    if a.ndim == b.ndim == 2:
-        try:
-            return np.linalg.solve(a, b)
-        except LinAlgError:
-            return np.full_like(b, np.nan, np.result_type(a, b))
-    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    each = [np.broadcast_to(x, (*lead, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in (a, b)]
-    found = [_solved_one_by_one(*pair) for pair in zip(*each, strict=True)]
-    return np.stack(found).reshape(*lead, *b.shape[-2:])
 
 
 # the factors of matrices that systems were solved with, by the number of an array, as long as it lives: those
