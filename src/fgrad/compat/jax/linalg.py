@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -23,12 +22,14 @@ COMPLEX = ("eig", "eigvals", "sqrtm")  # whose results are complex, also where a
 KEPT = ("block_diag", "outer", "toeplitz", "trace")  # what computes with integers as they are
 
 
-def _linear(module: Any, name: str) -> Function:
-    """Return a function of matrices of one dtype, of floating-point numbers unless they are `KEPT`."""
-    looks = "check_finite" in inspect.signature(getattr(module, name)).parameters
+def _linear(module: Any, name: str, **always: Any) -> Function:
+    """Return a function of matrices of one dtype, of floating-point numbers unless they are `KEPT`.
+
+    It is called with the options that are `always` the same.
+    """
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        kwargs |= {"check_finite": False} if looks else {}
+        kwargs |= always
         given, form = alike([*args, *kwargs.values()], Array | np.ndarray, inexact=name not in KEPT)
         if form is SHORT:
             raise NotImplementedError(f"jax.numpy.linalg.{name} of bfloat16: JAX has it of float32 at least")
@@ -101,12 +102,10 @@ NUMPY: dict[str, Any] = {
     "lstsq": lstsq,
 }
 SCIPY: dict[str, Any] = {
-    name: _linear(fgrad.scipy.linalg, name)
-    for name in words(
-        "block_diag cho_solve det eigh expm lu lu_factor lu_solve qr schur solve_triangular "
-        " sqrtm svd toeplitz"
-    )
+    name: _linear(fgrad.scipy.linalg, name, check_finite=False)
+    for name in words("cho_solve det eigh lu lu_factor lu_solve qr schur solve_triangular svd")
 } | {
+    **{name: _linear(fgrad.scipy.linalg, name) for name in words("block_diag expm sqrtm toeplitz")},
     "inv": lambda a, overwrite_a=False, check_finite=True: NUMPY["inv"](a),
     "solve": solve,
     "cholesky": lambda a, lower=False, overwrite_a=False, check_finite=True: _cholesky(a, upper=not lower),
