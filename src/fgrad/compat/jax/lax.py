@@ -194,22 +194,19 @@ def _implicit(
     """Return what is found of a function of trees by solvers, some of which return more beside it."""
     x, more = _Carry(start), _Carry(None)
 
+    def kept(tree: Any) -> Any:
+        return x.kept(tree, found.__name__)
+
     def solver(solve: Function, *, has_aux: bool) -> Function:
         def run(g: Function, tensors: Any) -> Any:
             out = solve(lambda tree: x.filled(g(_Carry(tree).tensors)), x.filled(tensors))
-            return (
-                (x.kept(out[0], found.__name__), more.taken(out[1]))
-                if has_aux
-                else x.kept(out, found.__name__)
-            )
+            return (kept(out[0]), more.taken(out[1])) if has_aux else kept(out)
 
         return inside(run)
 
     own = [s and solver(s, has_aux=a) for s, a in zip(solvers, aux, strict=True)]
-    out = found(
-        inside(lambda tensors: x.kept(f(x.filled(tensors)), found.__name__)),
-        x.tensors, *own, has_aux=aux[0], **how,
-    )  # fmt: skip
+    of_tensors = inside(lambda tensors: kept(f(x.filled(tensors))))
+    out = found(of_tensors, x.tensors, *own, has_aux=aux[0], **how)
     return (x.last(out[0]), more.results(out[1])) if aux[0] else x.last(out)
 
 
