@@ -7,7 +7,7 @@ import inspect
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -35,6 +35,7 @@ class StandIn(MetaPathFinder, Loader):
         """
         self.library = library
         self._sources = sources
+        self._parts = cache(lambda: _by_package(sources()))
 
     def install(self) -> None:
         """Answer for the library from now on, which need not be there; a second time, nothing.
@@ -92,7 +93,7 @@ class StandIn(MetaPathFinder, Loader):
                 f"no module named {fullname!r}: fgrad, which answers for {self.library} here, has none",
                 name=fullname,
             )
-        is_package = any(name.startswith(f"{fullname}.") for name in sources)
+        is_package = fullname in self._parts()
         return ModuleSpec(
             fullname, self, origin="fgrad", is_package=is_package, loader_state=sources[fullname]
         )
@@ -103,11 +104,19 @@ class StandIn(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Import the modules in a package, which programs may ask for late; its names win over theirs."""
-        parts = [name for name in self._sources() if name.rpartition(".")[0] == module.__name__]
+        parts = self._parts().get(module.__name__, ())
         for name in parts:
             import_module(name)
         if parts:
             dir(module)
+
+
+def _by_package(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the modules in each package."""
+    parts: dict[str, list[str]] = {}
+    for name in names:
+        parts.setdefault(name.rpartition(".")[0], []).append(name)
+    return parts
 
 
 _ASKED_BY_IMPORT = ("__cached__", "__file__", "__loader__", "__package__", "__path__", "__spec__")
