@@ -10,8 +10,6 @@ import functools
 import math
 from typing import Any
 
-import numpy as np
-
 from fgrad.compiler.decompose import RULES, Writer
 from fgrad.compiler.library import LIBRARY, Launch
 from fgrad.core.aval import Aval
@@ -175,24 +173,14 @@ def _place(equation: Equation, slots: dict[Var, int], sign: str) -> Launch | Non
 
 
 def _typed(name: str) -> Any:
-    """Return the rule of a running ufunc of integers, and of truth values: in the dtype of the results."""
+    """Return the rule of integers and truth values: in the dtype of the results, or one of as many bits."""
 
     def rule(w: Writer, x: Any, **params: Any) -> Any:
         if not isinstance(x, Var) or x.aval.dtype.kind not in "biu":
             return None
         dtype = PRIMITIVES[name].shape(x.aval, **params).dtype  # type: ignore[misc]
-        return None if dtype == x.aval.dtype else w.make(name, w.typed(x, dtype), **params)
-
-    return rule
-
-
-def _whole(name: str) -> Any:
-    """Return the rule of a search among truth values and integers: as int64."""
-
-    def rule(w: Writer, x: Any, **params: Any) -> Any:
-        if not isinstance(x, Var) or x.aval.dtype.kind not in "biu" or x.aval.dtype.char in "lqLQ":
-            return None
-        return w.make(name, w.typed(x, np.dtype(np.int64)), **params)
+        same = dtype.itemsize == x.aval.dtype.itemsize  # those of uint64 that are compared are not of int64
+        return None if same else w.make(name, w.typed(x, dtype), **params)
 
     return rule
 
@@ -210,8 +198,7 @@ def _recur(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     return made and Launch(*made, count, 2 * b.aval.size)
 
 
-RULES.update({name: _typed(name) for name in ("cumsum", "cumprod", "accumulate")})
-RULES.update({name: _whole(name) for name in ("argmax", "argmin")})
+RULES.update({name: _typed(name) for name in ("cumsum", "cumprod", "accumulate", "argmax", "argmin")})
 
 
 def is_plain(x: Any) -> bool:
