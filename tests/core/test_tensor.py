@@ -7,6 +7,7 @@ import gc
 import operator
 import pickle
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -210,54 +211,88 @@ def test_in_operator_length_and_iteration():
 
 # ---- methods ----------------------------------------------------------------------------------------
 
+CUBE = np.random.default_rng(0).uniform(-2, 2, (2, 3, 4))
+Z = CUBE + 1j * CUBE[::-1]
+
+
+def called(name, *args, **kwargs):
+    """Return the call of a method, of an array of NumPy's function where it has no such method."""
+    return lambda x: getattr(x, name, partial(getattr(np, name), x))(*args, **kwargs)
+
+
+def ordered(x, axis):
+    y = x.copy()
+    y.sort(axis)
+    return y
+
+
+REDUCTIONS = (
+    "all", "any", "argmax", "argmin", "cumprod", "cumsum", "max", "mean", "min", "prod", "ptp", "std", "sum",
+    "var",
+)  # fmt: skip
 METHODS = {
-    "all": lambda x: (x > 0).all(),
-    "any": lambda x: (x > 3).any(axis=0),
-    "argmax": lambda x: x.argmax(),
-    "argmax axis": lambda x: x.argmax(axis=-1),
-    "argmin": lambda x: x.argmin(0),
+    **{name: called(name) for name in REDUCTIONS},
+    **{f"{name} axis": called(name, 1) for name in REDUCTIONS},
+    **{f"{name} axis by name": called(name, axis=0) for name in REDUCTIONS},
+    "all of truth values": lambda x: (x > 0).all(),
+    "any of truth values": lambda x: (x > 1.5).any(axis=0),
     "argsort": lambda x: x.argsort(),
+    "argsort axis": lambda x: x.argsort(0),
     "astype": lambda x: x.astype(np.float32),
+    "astype without a copy": lambda x: x.astype("f4", copy=False),
     "clip": lambda x: x.clip(-1, 1),
+    "clip max": lambda x: x.clip(max=0),
+    "compress": lambda x: x.compress([True, False], 0),
     "conj": lambda x: x.conj(),
     "copy": lambda x: x.copy(),
-    "cumprod": lambda x: x.cumprod(),
-    "cumsum": lambda x: x.cumsum(axis=1),
     "diagonal": lambda x: x.diagonal(),
-    "dot": lambda x: x.dot(Y),
+    "diagonal above": lambda x: x.diagonal(1),
+    "dot": lambda x: x.dot(CUBE[0].T),
     "flatten": lambda x: x.flatten(),
-    "max": lambda x: x.max(axis=-1, keepdims=True),
-    "mean": lambda x: x.mean(),
+    "imag": lambda x: x.imag,
+    "max keepdims": lambda x: x.max(axis=-1, keepdims=True),
     "mean axes": lambda x: x.mean(axis=(0, 1)),
-    "min": lambda x: x.min(),
-    "prod": lambda x: x.prod(axis=0),
-    "ravel": lambda x: x.ravel(),
-    "repeat": lambda x: x.repeat(2, axis=1),
-    "reshape": lambda x: x.reshape(3, 2),
-    "reshape tuple": lambda x: x.reshape((3, -1)),
-    "round": lambda x: x.round(1),
-    "squeeze": lambda x: x[None].squeeze(0),
-    "std": lambda x: x.std(axis=0, ddof=1),
-    "sum": lambda x: x.sum(),
-    "sum axes": lambda x: x.sum(axis=(0, -1)),
-    "swapaxes": lambda x: x.swapaxes(0, 1),
-    "take": lambda x: x.take([2, 0], axis=1),
-    "trace": lambda x: x.trace(),
-    "transpose": lambda x: x.transpose(),
-    "transpose axes": lambda x: x[None].transpose(2, 0, 1),
-    "transpose tuple": lambda x: x.transpose((1, 0)),
-    "var": lambda x: x.var(),
     "mT": lambda x: x.mT,
+    "nonzero": lambda x: (x * (x > 0)).nonzero()[1],
+    "ravel": lambda x: x.ravel(),
+    "real": lambda x: x.real,
+    "repeat": lambda x: x.repeat(2, 1),
+    "repeat axis by name": lambda x: x.repeat(2, axis=1),
+    "reshape": lambda x: x.reshape(4, 6),
+    "reshape -1": lambda x: x.reshape(-1),
+    "reshape list": lambda x: x.reshape([6, -1]),
+    "reshape order": lambda x: x.reshape(4, 6, order="F"),
+    "reshape tuple": lambda x: x.reshape((4, 6)),
+    "round": lambda x: x.round(1),
+    "round by Python's function": lambda x: round(x, 1) if type(x) is fg.Tensor else x.round(1),
+    "searchsorted": lambda x: ordered(x.ravel(), 0).searchsorted(0.3),
+    "sort": lambda x: ordered(x, 1),
+    "squeeze": lambda x: x[:1].squeeze(),
+    "squeeze axis": lambda x: x[:1].squeeze(0),
+    "std ddof": lambda x: x.std(axis=0, ddof=1),
+    "sum axes": lambda x: x.sum(axis=(0, -1)),
+    "sum axes keepdims": lambda x: x.sum(axis=(0, 2), keepdims=True),
+    "swapaxes": lambda x: x.swapaxes(0, 1),
+    "T": lambda x: x.T,
+    "take": lambda x: x.take([2, 0], 1),
+    "take axis by name": lambda x: x.take([2, 0], axis=1),
+    "trace": lambda x: x.trace(),
+    "trace axes": lambda x: x.trace(0, 1, 2),
+    "transpose": lambda x: x.transpose(),
+    "transpose None": lambda x: x.transpose(None),
+    "transpose axes": lambda x: x.transpose(1, 0, 2),
+    "transpose tuple": lambda x: x.transpose((1, 0, 2)),
 }
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_agree_with_numpy(name):
     f = METHODS[name]
-    result = f(fg.tensor(X))
-    assert type(result) is fg.Tensor
-    close(result, f(X), rtol=1e-14)
-    assert result.dtype == f(X).dtype
+    for x in (CUBE, Z) if name in ("conj", "imag", "real") else (CUBE,):
+        result = f(fg.tensor(x))
+        assert type(result) is fg.Tensor
+        close(result, f(x), rtol=1e-14)
+        assert result.dtype == f(x).dtype
 
 
 def test_fill_and_sort_change_the_handle():

@@ -193,23 +193,6 @@ def test_a_shape_that_depends_on_values_cannot_be_mapped():
             fg.vmap(f)(M)
 
 
-def test_methods_are_the_functions():
-    t = fg.tensor(M)
-    for y, expected in [
-        (t.clip(-1, 1), M.clip(-1, 1)), (t.clip(max=0), M.clip(max=0)),
-            (t.take([0, 1], 1), M.take([0, 1], 1)), (t.compress([True, False], 0), M[:1]),
-            (t.round(1), M.round(1)), (round(t, 1), M.round(1)),
-        (t.real, M.real), (t.imag, M.imag), (fg.tensor(Z).real, Z.real), (fg.tensor(Z).imag, Z.imag),
-            (fg.tensor(Z).conj(), Z.conj()), (fg.tensor(np.sort(V)).searchsorted(0.3),
-            np.sort(V).searchsorted(0.3)),
-    ]:  # fmt: skip
-        assert type(y) is fg.Tensor
-        assert y.dtype == expected.dtype
-        np.testing.assert_array_equal(y.numpy(), expected)
-    for found, expected in zip(t.nonzero(), M.nonzero(), strict=True):
-        np.testing.assert_array_equal(found.numpy(), expected)
-
-
 def test_comparing_arrays_gives_what_numpy_gives():
     assert type(fnp.isclose(M, M)) is np.ndarray
     assert type(fnp.isclose(fg.tensor(M), M)) is fg.Tensor

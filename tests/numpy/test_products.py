@@ -186,11 +186,6 @@ def test_outer_products_keep_the_signs_of_zeros(n):
         np.testing.assert_array_equal(np.signbit(found), np.signbit(np.outer(x, y)))
 
 
-def test_methods_are_the_functions():
-    np.testing.assert_allclose(fg.tensor(M).dot(N).numpy(), M @ N)
-    np.testing.assert_allclose(fg.tensor(B).trace(0, 1, 2).numpy(), B.trace(0, 1, 2))
-
-
 def test_vectors_of_two_components_lie_in_the_plane():
     for x, y in [(V[:2], W[:2]), (V[:2], W[:3]), (V[:3], W[:2]), (M[:, :2], V[:2]), (M[:, :2], M)]:
         with pytest.warns(DeprecationWarning, match="2-dimensional"):

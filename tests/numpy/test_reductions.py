@@ -272,40 +272,6 @@ def test_squared_absolute_value():
         check_grads(fnp.abs2, (x,), 2)
 
 
-def test_methods_are_the_functions():
-    t = fg.tensor(C)
-    for name in (
-        "sum",
-        "prod",
-        "max",
-        "min",
-        "mean",
-        "var",
-        "std",
-        "all",
-        "any",
-        "cumsum",
-        "cumprod",
-        "argmax",
-        "argmin",
-        "ptp",
-    ):
-        f = getattr(np, name)
-        for args, kwargs in [((), {}), ((1,), {}), ((), {"axis": 0})]:
-            np.testing.assert_allclose(
-                getattr(t, name)(*args, **kwargs).numpy(), f(C, *args, **kwargs), rtol=1e-13
-            )
-    np.testing.assert_array_equal(
-        t.sum(axis=(0, 2), keepdims=True).numpy(), C.sum(axis=(0, 2), keepdims=True)
-    )
-    np.testing.assert_array_equal(t.argsort().numpy(), C.argsort())
-    np.testing.assert_array_equal(t.argsort(0).numpy(), C.argsort(0))
-    u, x = fg.tensor(C), C.copy()
-    u.sort(1)
-    x.sort(1)
-    np.testing.assert_array_equal(u.numpy(), x)
-
-
 @pytest.mark.parametrize("name", sorted(REAL - {"argmax", "argmin", "argsort", "amax", "amin"}))
 def test_complex_extrema_select(name):
     z = np.array([1 + 2j, 3 - 1j, 1 - 5j])

@@ -290,27 +290,6 @@ def test_padding_with_a_tensor():
     check_grads(lambda x, c: fnp.pad(x, 1, constant_values=c), (M, 2.0), 2)
 
 
-def test_methods_are_the_functions():
-    t = fg.tensor(C)
-    for y, expected in [
-        (t.reshape(4, 6), C.reshape(4, 6)), (t.reshape((4, 6)), C.reshape(4, 6)),
-            (t.reshape(-1), C.reshape(-1)), (t.reshape([6, -1]), C.reshape(6, -1)),
-        (t.reshape(4, 6, order="F"), C.reshape(4, 6, order="F")),
-        (t.transpose(), C.T), (t.transpose(1, 0, 2), C.transpose(1, 0, 2)),
-            (t.transpose((1, 0, 2)), C.transpose(1, 0, 2)), (t.T, C.T), (t.mT, C.mT),
-        (t.transpose(None), C.T), (t.swapaxes(0, 1), C.swapaxes(0, 1)), (t.ravel(), C.ravel()),
-            (t.flatten(), C.flatten()),
-        (t[:1].squeeze(), C[:1].squeeze()), (t[:1].squeeze(0), C[:1].squeeze(0)),
-            (t.repeat(2, 1), C.repeat(2, 1)), (t.diagonal(1), C.diagonal(1)),
-        (t.astype(np.float32), C.astype(np.float32)), (t.astype("f4", copy=False), C.astype("f4")),
-            (t.copy(), C),
-    ]:  # fmt: skip
-        assert type(y) is fg.Tensor
-        assert y.dtype == expected.dtype
-        np.testing.assert_array_equal(y.numpy(), expected)
-    assert (t.shape, t.ndim, t.size, t.nbytes, t.itemsize) == (C.shape, 3, 24, 192, 8)
-
-
 def test_padding_by_a_function():
     def border(vector, width, axis, options):
         vector[: width[0]] = vector[width[0]] * options["factor"]
