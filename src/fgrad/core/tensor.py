@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from fgrad.core.views import View
 
-_FLOAT64 = np.dtype(np.float64)
 _ndarray = np.ndarray
 
 

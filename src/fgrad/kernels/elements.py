@@ -17,7 +17,7 @@ from fgrad.kernels.assembly import word
 from fgrad.kernels.scalars import Builder, Number, UntranslatableError, constant, convert
 
 LINE = 64  # bytes of the cache: a vector that lies in two lines takes twice the time
-_WORD, _BYTE = ir.IntType(64), ir.IntType(8)
+_BYTE = ir.IntType(8)
 _SAFE = ("nuw", "nsw")  # places are not below zero, nor beyond memory
 
 

@@ -21,8 +21,6 @@ from fgrad.transforms.batch import BatchedTracer
 from fgrad.transforms.calling import own
 from fgrad.transforms.loops.batching import held_back
 
-Fun = Callable[..., Any]
-
 
 def scalar(x: Any, what: str) -> Any:
     """Return a predicate or index without axes, as the bool or number it is where that is known.
