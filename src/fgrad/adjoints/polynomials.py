@@ -44,7 +44,7 @@ class Polynomial:
         """Return whether an expression is a polynomial, and note its variables."""
         if not self.moves(node):
             return True
-        if _is_leaf(node):
+        if syntax.is_leaf(node):
             self.leaves[syntax.text(node)] = node
             return not syntax.is_complex(node.ty)
         parts = _parts(node)
@@ -79,7 +79,7 @@ class Polynomial:
 
     def slope(self, node: Any) -> Any:
         """Return the slope of an expression that depends on the variable."""
-        if _is_leaf(node):
+        if syntax.is_leaf(node):
             return ast.Constant(1.0)
         if isinstance(node, ast.UnaryOp):
             return _negative(self.slope(node.operand))
@@ -98,7 +98,7 @@ class Polynomial:
 
     def value(self, node: Any) -> Any:
         """Return the value of a factor, which is computed once."""
-        if _is_leaf(node):
+        if syntax.is_leaf(node):
             return copy.deepcopy(node)
         if id(node) not in self.held:
             self.held[id(node)] = self.kept(self.computed(node), "w")
@@ -106,16 +106,12 @@ class Polynomial:
 
     def computed(self, node: Any) -> Any:
         """Return an expression as it is, but for factors whose values are held."""
-        if not self.moves(node) or _is_leaf(node):
+        if not self.moves(node) or syntax.is_leaf(node):
             return copy.deepcopy(node)
         find = self.value if _is_product(node) else self.computed
         parts = [find(p) for p in _parts(node)]
         made = ast.UnaryOp(node.op, *parts) if len(parts) == 1 else ast.BinOp(parts[0], node.op, parts[1])
         return syntax.typed(made, node.ty)
-
-
-def _is_leaf(node: Any) -> bool:
-    return isinstance(node, ast.Name | ast.Constant) or syntax.element_of(node) is not None
 
 
 def _parts(node: Any) -> list[Any]:

@@ -157,7 +157,7 @@ class Reversal:
             return
         if len(moving) > 1 or name not in {"add", "subtract", "negative"}:
             ct = self.simple(ct)
-        holders = [a if _is_leaf(a) else _placeholder(f"x{k}", a.ty) for k, a in enumerate(args)]
+        holders = [a if syntax.is_leaf(a) else _placeholder(f"x{k}", a.ty) for k, a in enumerate(args)]
         value = _placeholder("f", node.ty)
         steps = []
         for k in moving:
@@ -201,7 +201,7 @@ class Reversal:
 
     def through_quotient(self, args: list[Any], moving: list[int], ct: Any, is_complex: bool) -> None:
         """Emit what adds a cotangent to the operands of a quotient, by one division."""
-        x, y = (a if _is_leaf(a) else self.kept(copy.deepcopy(a), "w") for a in args)
+        x, y = (a if syntax.is_leaf(a) else self.kept(copy.deepcopy(a), "w") for a in args)
         inverse = self.kept(ast.BinOp(ast.Constant(1.0), ast.Div(), y), "w")
         b = self.kept(slopes.product(ct, inverse), "b")
         if 0 in moving:
@@ -222,10 +222,6 @@ class Reversal:
             self.out.append(ast.AugAssign(to, ast.Sub(), ct.operand))
         else:
             self.out.append(ast.AugAssign(to, ast.Add(), ct))
-
-
-def _is_leaf(node: Any) -> bool:
-    return isinstance(node, ast.Name | ast.Constant) or syntax.element_of(node) is not None
 
 
 def _placeholder(text: str, ty: Any) -> Any:

@@ -255,6 +255,11 @@ def element_of(node: ast.AST) -> tuple[str, tuple[ast.expr, ...]] | None:
     return None
 
 
+def is_leaf(node: ast.AST) -> bool:
+    """Return whether a node is a name, a number or an element: nothing is computed for it."""
+    return isinstance(node, ast.Name | ast.Constant) or element_of(node) is not None
+
+
 def text(node: ast.AST) -> str:
     """Return the source."""
     if any(
