@@ -258,7 +258,7 @@ def _format(dtype: Any) -> _Format:
     return _Format(kind, kind.itemsize * 8, np.finfo(kind).nmant, lambda x: x)
 
 
-def _real(x: Any, dtype: np.dtype[Any]) -> Any:
+def _typed(x: Any, dtype: np.dtype[Any]) -> Any:
     return convert(x if isinstance(x, Tensor) else np.asarray(x), dtype)
 
 
@@ -284,7 +284,7 @@ def uniform(key: Any, shape: Shape = (), dtype: Any = None, minval: Any = 0.0, m
     """
     form, shape = _format(dtype), _of_shape("uniform", shape, minval, maxval)
     rounded, kind = form.rounded, form.dtype
-    low, high = (rounded(_real(x, kind)) for x in (minval, maxval))
+    low, high = (rounded(_typed(x, kind)) for x in (minval, maxval))
     word = np.dtype(f"uint{form.width}")
     kept = bind("right_shift", bits(key, shape, word), word.type(form.width - form.digits))
     fractions = convert(kept, kind) * kind.type(2.0**-form.digits)
@@ -304,7 +304,7 @@ def randint(key: Any, shape: Shape, minval: Any, maxval: Any, dtype: Any = None)
     drawn = kind if kind.itemsize >= 4 else np.dtype(np.int32)  # small ones would be biased
     limits = np.iinfo(kind)
     wide = np.dtype(np.int64) if drawn.itemsize < 8 else drawn
-    low, top = (_integers(x, wide) for x in (minval, maxval))
+    low, top = (_typed(x, wide) for x in (minval, maxval))
     low = fnp.clip(low, limits.min, limits.max)
     is_whole = top > limits.max  # the largest value is wanted too
     top = fnp.clip(top, limits.min, limits.max)
@@ -320,10 +320,6 @@ def randint(key: Any, shape: Shape, minval: Any, maxval: Any, dtype: Any = None)
         scale = _remainder(scale * scale, span)
         offset = _remainder(high_bits, span) * scale + _remainder(low_bits, span)
         return convert(convert(low, drawn) + convert(_remainder(offset, span), drawn), kind)
-
-
-def _integers(x: Any, dtype: np.dtype[Any]) -> Any:
-    return convert(x if isinstance(x, Tensor) else np.asarray(x), dtype)
 
 
 def _remainder(x: Any, span: Any) -> Any:
@@ -343,7 +339,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Shape | None = None, mode: str = "l
     if mode not in {"low", "high"}:
         raise ValueError(f"mode must be 'low' or 'high', not {mode!r}")
     kind = _floating(getattr(p, "dtype", None))
-    p, shape = _real(p, kind), _of_shape("bernoulli", shape, p)
+    p, shape = _typed(p, kind), _of_shape("bernoulli", shape, p)
     if mode == "low":
         return uniform(key, shape, kind) < p
     first, second = uniform(key, (2, *shape), kind)
@@ -404,7 +400,7 @@ def choice(
         index = randint(key, shape, 0, n)
     else:
         kind = _floating(p.dtype if getattr(p, "dtype", np.dtype(int)).kind == "f" else None)
-        p = _real(p, kind)
+        p = _typed(p, kind)
         if p.shape != (n,):
             raise ValueError(f"p has shape {p.shape}, but there are {n} entries")
         if replace:
@@ -440,7 +436,7 @@ def categorical(
     """Return indices along an axis, with probabilities in proportion to exp(logits)."""
     logits = logits if isinstance(logits, Tensor) else np.asarray(logits)
     kind = _floating(logits.dtype if logits.dtype.kind == "f" else None)
-    logits = _real(logits, kind)
+    logits = _typed(logits, kind)
     axis = axis % logits.ndim - logits.ndim
     batch = tuple(np.delete(logits.shape, axis).tolist())
     shape = batch if shape is None else _lengths(shape)
@@ -496,7 +492,7 @@ def _erfinv(x: Any) -> Any:
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
     """Return standard normal numbers between two limits."""
     form, shape = _format(dtype), _of_shape("truncated_normal", shape, lower, upper)
-    low, high = (form.rounded(_real(x, form.dtype)) for x in (lower, upper))
+    low, high = (form.rounded(_typed(x, form.dtype)) for x in (lower, upper))
     ends = [form.rounded(_special("erf", form.rounded(x / _root(form)))) for x in (low, high)]
     out = _times_root(form, _erfinv(uniform(key, shape, dtype, *ends)))
     plain = [x.detach().numpy() if isinstance(x, Tensor) else x for x in (low, high)]
@@ -508,7 +504,7 @@ def multivariate_normal(
 ) -> Any:
     """Return normal vectors of a mean and covariance; method: "cholesky", "eigh" or "svd"."""
     kind = _floating(dtype if dtype is not None else getattr(mean, "dtype", None))
-    mean, cov = _real(mean, kind), _real(cov, kind)
+    mean, cov = _typed(mean, kind), _typed(cov, kind)
     shape = (
         np.broadcast_shapes(mean.shape[:-1], cov.shape[:-2])
         if shape is None
@@ -574,13 +570,13 @@ def cauchy(key: Any, shape: Shape = (), dtype: Any = None) -> Any:
 def pareto(key: Any, b: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
     """Return numbers of Pareto's distribution of shape b."""
     kind = _floating(dtype)
-    return fnp.exp(exponential(key, _of_shape("pareto", shape, b), kind) / _real(b, kind))
+    return fnp.exp(exponential(key, _of_shape("pareto", shape, b), kind) / _typed(b, kind))
 
 
 def lognormal(key: Any, sigma: Any = 1.0, shape: Shape | None = None, dtype: Any = None) -> Any:
     """Return exponentials of normal numbers of a standard deviation."""
     kind = _floating(dtype)
-    return fnp.exp(normal(key, _of_shape("lognormal", shape, sigma), kind) * _real(sigma, kind))
+    return fnp.exp(normal(key, _of_shape("lognormal", shape, sigma), kind) * _typed(sigma, kind))
 
 
 def maxwell(key: Any, shape: Shape = (), dtype: Any = None) -> Any:
@@ -592,13 +588,13 @@ def rayleigh(key: Any, scale: Any, shape: Shape | None = None, dtype: Any = None
     """Return numbers of Rayleigh's distribution."""
     kind = _floating(dtype)
     u = uniform(key, _of_shape("rayleigh", shape, scale), kind)
-    return _real(scale, kind) * fnp.sqrt(fnp.log(u) * kind.type(-2))
+    return _typed(scale, kind) * fnp.sqrt(fnp.log(u) * kind.type(-2))
 
 
 def weibull_min(key: Any, scale: Any, concentration: Any, shape: Shape = (), dtype: Any = None) -> Any:
     """Return numbers of Weibull's distribution."""
     kind = _floating(dtype)
-    scale, concentration = _real(scale, kind), _real(concentration, kind)
+    scale, concentration = _typed(scale, kind), _typed(concentration, kind)
     u = uniform(key, shape, kind)
     return fnp.power(-fnp.log1p(-u), kind.type(1) / concentration) * scale
 
@@ -608,7 +604,7 @@ def triangular(
 ) -> Any:
     """Return numbers of the triangular distribution."""
     kind, shape = _floating(dtype), _of_shape("triangular", shape, left, mode, right)
-    a, c, b = (_real(x, kind) for x in (left, mode, right))
+    a, c, b = (_typed(x, kind) for x in (left, mode, right))
     u = uniform(key, shape, kind)
     rising = a + fnp.sqrt(u * (b - a) * (c - a))
     falling = b - fnp.sqrt((1 - u) * (b - a) * (b - c))
@@ -621,14 +617,14 @@ def geometric(key: Any, p: Any, shape: Shape | None = None, dtype: Any = None) -
     kind = np.dtype(np.int32 if dtype is None or dtype is int else dtype)
     u = uniform(key, _of_shape("geometric", shape, p), real)
     u = fnp.where(u == 0, real.type(1), u)
-    return convert(fnp.floor(fnp.log(u) / fnp.log1p(-_real(p, real))) + 1, kind)
+    return convert(fnp.floor(fnp.log(u) / fnp.log1p(-_typed(p, real))) + 1, kind)
 
 
 def wald(key: Any, mean: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
     """Return numbers of Wald's distribution of shape 1 (Michael, Schucany & Haas 1976)."""
     kind, shape = _floating(dtype), _of_shape("wald", shape, mean)
     first, second = split(_checked(key))
-    m, y, z = _real(mean, kind), normal(first, shape, kind) ** 2, uniform(second, shape, kind)
+    m, y, z = _typed(mean, kind), normal(first, shape, kind) ** 2, uniform(second, shape, kind)
     x = m + m**2 * y / 2 - m / 2 * fnp.sqrt(4 * m * y + m**2 * y**2)
     return fnp.where(z <= m / (m + x), x, m**2 / x)
 
@@ -671,7 +667,7 @@ def _gamma_parts(key: Any, a: Any) -> tuple[Any, Any, Any]:
 
 def _gamma(key: Any, a: Any, shape: Shape | None, dtype: Any, *, log_space: bool) -> Any:
     kind, shape = _floating(dtype), _of_shape("gamma", shape, a)
-    wide = fnp.broadcast_to(_real(a, kind), shape)
+    wide = fnp.broadcast_to(_typed(a, kind), shape)
     plain = wide.detach() if isinstance(wide, Tensor) else wide
     flat, n = fnp.reshape(plain, -1), int(np.prod(shape))
     d, cube, u = vmap(_gamma_parts)(split(_checked(key), n), flat) if n else (flat + kind.type(1), flat, flat)
@@ -718,15 +714,15 @@ def dirichlet(key: Any, alpha: Any, shape: Shape | None = None, dtype: Any = Non
 def chisquare(key: Any, df: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
     """Return numbers of the chi-square distribution."""
     kind = _floating(dtype)
-    return fnp.exp(loggamma(key, _real(df, kind) / kind.type(2), shape, dtype)) * kind.type(2)
+    return fnp.exp(loggamma(key, _typed(df, kind) / kind.type(2), shape, dtype)) * kind.type(2)
 
 
 def f(key: Any, dfnum: Any, dfden: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
     """Return numbers of the F distribution: a ratio of chi-square variables, each divided by its degrees."""
     kind, shape = _floating(dtype), _of_shape("f", shape, dfnum, dfden)
     second, first = split(_checked(key))
-    return (chisquare(first, dfnum, shape, dtype) / _real(dfnum, kind)) / (
-        chisquare(second, dfden, shape, dtype) / _real(dfden, kind)
+    return (chisquare(first, dfnum, shape, dtype) / _typed(dfnum, kind)) / (
+        chisquare(second, dfden, shape, dtype) / _typed(dfden, kind)
     )
 
 
@@ -734,7 +730,7 @@ def t(key: Any, df: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
     """Return numbers of Student's t distribution."""
     kind, shape = _floating(dtype), _of_shape("t", shape, df)
     first, second = split(_checked(key))
-    half = _real(df, kind) / kind.type(2)
+    half = _typed(df, kind) / kind.type(2)
     return normal(first, shape, kind) * fnp.sqrt(half / gamma(second, half, shape, kind))
 
 
@@ -802,7 +798,7 @@ def _while(*args: Any) -> list[Any]:
 def poisson(key: Any, lam: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
     """Return numbers of events of Poisson's distribution."""
     shape, kind = _of_shape("poisson", shape, lam), np.dtype(np.int32 if dtype in (None, int) else dtype)
-    given = _real(lam, np.dtype(np.float32))
+    given = _typed(lam, np.dtype(np.float32))
     rate = fnp.broadcast_to(given.detach() if isinstance(given, Tensor) else given, shape)
     few = fnp.isnan(rate) | (rate < 10)
     some = _poisson_by_products(_checked(key), fnp.where(few, rate, np.float32(0)), shape)
