@@ -72,6 +72,7 @@ class OpaqueRule(Rule):
                 for i in range(trace.size)
             ]
             columns = [stack(column) for column in zip(*rows, strict=True)]
+        self.aux = None  # that of one of them
         return [trace.tracer(c) for c in columns]
 
 

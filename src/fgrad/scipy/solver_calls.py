@@ -22,7 +22,6 @@ class SolverCall(OpaqueRule):
     name: str
     run: Run
     outs: tuple[Aval, ...]
-    aux: Any
 
     def __init__(self, name: str, run: Run, outs: Sequence[Aval]) -> None:
         self.name, self.run, self.outs = name, run, tuple(outs)
@@ -32,11 +31,6 @@ class SolverCall(OpaqueRule):
         with running(()):
             found, self.aux = self.run(values)
         return [np.array(x, a.dtype).reshape(a.shape) for x, a in zip(found, self.outs, strict=True)]
-
-    def _each(self, values: Sequence[Any], trace: Any) -> list[Any]:
-        outs = super()._each(values, trace)
-        self.aux = None  # that of one of them
-        return outs
 
     def backward(self, *cts: Any) -> Sequence[Any]:
         """Return no cotangents."""

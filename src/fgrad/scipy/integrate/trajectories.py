@@ -65,11 +65,6 @@ class _Trajectory(_Rule):
             ys, self.aux = trajectory(self.field, Data.of(values), self.settings)
         return [ys, *(np.array(self.aux.get(k, 0)) for k in COUNTS)]
 
-    def _each(self, values: Sequence[Any], trace: Any) -> list[Any]:
-        outs = super()._each(values, trace)
-        self.aux = None  # that of one of them
-        return outs
-
     def backward(self, *cts: Any) -> Sequence[Any]:
         """Return the cotangents of times, y0 and parameters."""
         ct, (_, data) = cts[0], self.given
