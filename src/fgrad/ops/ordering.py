@@ -147,7 +147,10 @@ def _ranked_by_sorting(x: Any, ranks: Any, nan_counts: Any) -> Any:
     order = stable_order(x, -1)
     if x.__class__ is DeviceArray and ranks.__class__ is not DeviceArray:
         ranks = x.place.constant(ranks)
-    ranks = np.broadcast_to(ranks, (*x.shape[:-1], ranks.shape[-1]))
+    return _at_ranks(x, order, np.broadcast_to(ranks, (*x.shape[:-1], ranks.shape[-1])), nan_counts)
+
+
+def _at_ranks(x: Any, order: Any, ranks: Any, nan_counts: Any) -> Any:
     if nan_counts:
         last = np.take_along_axis(x, order[..., -1:], -1)
         ranks = np.where(np.isnan(last), x.shape[-1] - 1, ranks)
@@ -167,12 +170,8 @@ def _first_at(x: Any, place: Any, rank: int) -> Any:
 
 def _written_rank(x: Any, ranks: Any, *, propagate: bool) -> Any:
     order = bind("argsort", x, axis=len(x.shape) - 1)
-    shape = (*x.shape[:-1], ranks.shape[-1])
-    ranks = broadcast_to(ranks, shape)
-    if propagate and x.dtype.kind == "f":
-        last = np.take_along_axis(x, order[..., -1:], -1)
-        ranks = np.where(np.isnan(last), x.shape[-1] - 1, ranks)
-    return np.take_along_axis(order, ranks, -1)
+    ranks = broadcast_to(ranks, (*x.shape[:-1], ranks.shape[-1]))
+    return _at_ranks(x, order, ranks, propagate and x.dtype.kind == "f")
 
 
 def _batch_rank(mapped: tuple[bool, ...], x: Any, ranks: Any, *, propagate: bool) -> Any:
