@@ -43,9 +43,7 @@ class BatchBuilder(Builder):
             outs = self._masked_scan(inner, whole, args, mapped[1:])
         else:
             outs = self.plain(replace(inner, body=whole), args)
-        return [
-            self.swapped(y) if i >= m and w else y for i, (y, w) in enumerate(zip(outs, which, strict=True))
-        ]
+        return [*outs[:m], *(self.swapped(y) if w else y for y, w in zip(outs[m:], which[m:], strict=True))]
 
     def _masked_scan(self, inner: Scan, whole: Program, args: Sequence[Any], mapped: Flags) -> list[Any]:
         """Add a scan in which each example makes its own number of steps, the first argument."""
@@ -81,9 +79,7 @@ class BatchBuilder(Builder):
         else:
             goes = mapped_program(cast(inner.condition, [BOOL]), mapped, [True], size)
             outs = self._masked_while(goes, body, n, args, mapped)
-        return [
-            self.swapped(y) if i >= m and w else y for i, (y, w) in enumerate(zip(outs, which, strict=True))
-        ]
+        return [*outs[:m], *(self.swapped(y) if w else y for y, w in zip(outs[m:], which[m:], strict=True))]
 
     def _masked_while(
         self, goes: Program, body: Program, n: int, args: list[Any], mapped: Flags
