@@ -10,7 +10,6 @@ import numpy as np
 
 from fgrad.core.dispatch import bind
 from fgrad.core.placement import near
-from fgrad.core.tensor import Tensor
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.numpy.moments import mean, var
 from fgrad.numpy.reductions import axes_of, inexact
@@ -226,14 +225,10 @@ def batch_norm(
     y = gap / functions.sqrt(variance + eps)
     seen = center, variance * (n / (n - 1))
     new = tuple(
-        (1 - momentum) * o + momentum * reshape(_constant(s), (x.shape[place],))
+        (1 - momentum) * o + momentum * reshape(stop_gradient(s), (x.shape[place],))
         for o, s in zip(old, seen, strict=True)
     )
     return _scaled(y, weight, bias, place), (new[0], new[1])
-
-
-def _constant(x: Any) -> Any:
-    return stop_gradient(x) if isinstance(x, Tensor) else x
 
 
 def _scaled(y: Any, weight: Any, bias: Any, place: int) -> Any:
