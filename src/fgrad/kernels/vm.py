@@ -234,7 +234,7 @@ class Assembler:
 
         Args:
             target: the slot.
-            stack: the slot of the words of `stacks.Stacks`.
+            stack: the slot of its words, as of `stacks.empty`.
             count: of bytes.
             faults: the slot of an int64; where there is no memory, it gets `EXHAUSTED`, and the program ends.
             times_slot: the slot of an integer by which to multiply `count`.
