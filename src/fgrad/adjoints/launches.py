@@ -19,7 +19,7 @@ from fgrad.kernels import checks, threads, vm
 WORK = 1 << 15  # operations of a kernel, at least, or so
 
 
-def task_of(program: Program, wrt: tuple[int, ...] | None = None, given: tuple[int, ...] = ()) -> Task:
+def task_of(program: Program, wrt: tuple[int, ...] | None, given: tuple[int, ...]) -> Task:
     """Return what an entry computes for a program: for all of its examples if it is one of a batch."""
     return Task(wrt, given, program.masks)
 

@@ -69,7 +69,7 @@ def emit_in_place(
     params: Sequence[Expr],
     results: Sequence[Expr | None],
     otherwise: str,
-    number: str = "",
+    number: str,
 ) -> Source:
     """Return what `emit_calls` does, for arrays of one shape and dtype, in as few arrays as possible.
 

@@ -200,9 +200,7 @@ def _demand_no_more(outs: Sequence[Any], tapes: Sequence[Any], rule: Rule) -> No
         )
 
 
-def _seen_by(
-    traces: Sequence[Trace], rule: Rule, suspended: tuple[Any, ...] = ()
-) -> AbstractContextManager[None]:
+def _seen_by(traces: Sequence[Trace], rule: Rule, suspended: tuple[Any, ...]) -> AbstractContextManager[None]:
     """Return the context of a rule's forward, from whose operations a hidden rule keeps every tape."""
     if not rule.hidden:
         return running(traces, suspended)
