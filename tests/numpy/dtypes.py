@@ -412,7 +412,6 @@ SINGLE = {
     "vectorize": lambda np, x: np.piecewise(x, [x > 0], [1, 2.5]),
     "apply_over_axes": lambda np, x: np.apply_over_axes(np.sum, x, 0),
 }
-SINGLES_ONLY_OURS = {"asanyarray", "asarray", "array", "full", "logspace"}
 for name, f in SINGLE.items():
     ours = (
         EAGER

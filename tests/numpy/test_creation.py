@@ -332,8 +332,7 @@ def test_slopes_of_grids():
 JOINS = [
     np.s_[V, 1.0, V], np.s_[0:3, V], np.s_[V, 0:1:3j], np.s_["0,2", V, V], np.s_["-1", M, M], np.s_["1", M,
         M],
-    np.s_["0,2,0", V, V], np.s_["1,2,0", V, V], np.s_["0,3", M, M], np.s_["0,3,-1", M, M[:,
-        :2]] if False else np.s_[V],
+    np.s_["0,2,0", V, V], np.s_["1,2,0", V, V], np.s_["0,3", M, M], np.s_[V],
     np.s_[M, M], np.s_[2, V.astype("f")], np.s_[np.int64(2), V.astype("f")], np.s_["0,3,1", V, V],
         np.s_[[1, 2], V],
     np.s_["0,2", 0:3, V], np.s_["1,2,0", 0:3, V], np.s_[True, V], np.s_[V, 1j], np.s_["0,4,1", M, M],

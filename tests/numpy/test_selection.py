@@ -393,7 +393,7 @@ def test_truth_values_of_a_number():
     with pytest.raises(IndexError):
         fg.tensor(M)[False, np.array([0, 1])]
     with pytest.raises(TypeError, match="vmap"):
-        fg.vmap(lambda x: M[0][x > 0] if False else fg.tensor(M)[x > 0])(V)
+        fg.vmap(lambda x: fg.tensor(M)[x > 0])(V)
 
 
 # ---- the methods of an array ----------------------------------------------------------------------------
