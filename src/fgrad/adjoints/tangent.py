@@ -160,7 +160,7 @@ class _Writer:
     def typed(self, node: Any) -> Any:
         return slopes.annotated(node, self.kinds, self.function.constants)
 
-    def tangent_of(self, node: Any, line: int, ty: Any) -> Any:
+    def tangent_of(self, node: Any, line: int) -> Any:
         self.tangents.line = line
         found = self.tangents.of(copy.deepcopy(node))
         return syntax.constant(0.0, types.float64) if found is None else self.typed(found)
@@ -175,10 +175,10 @@ class _Writer:
                 found.append(replace(s, body=self.block(s.body)))
                 continue
             if isinstance(s, Assign) and s.name in self.active:
-                value = self.tangent_of(s.value, s.line, self.kinds[s.name])
+                value = self.tangent_of(s.value, s.line)
                 found.append(Assign(self.names[s.name], value, s.line))
             elif isinstance(s, Store) and s.array in self.active:
-                value = self.tangent_of(s.value, s.line, None)
+                value = self.tangent_of(s.value, s.line)
                 found.append(Store(self.names[s.array], s.index, value, s.line))
             found.append(s)
             if isinstance(s, Alloc) and s.name in self.active:
