@@ -67,6 +67,52 @@ def test_values_and_slopes(primitive):
                 close(curvature, mp.diff(defined, exact[i], 2), 10 * case.rtol, 1e-13)
 
 
+SINGLE = {  # where a slope cancels, overflows on the way or hangs on the last bit of the value
+    "gammaincinv": [(1e6, 0.4)],
+    "gammainccinv": [(1e8, 0.4)],
+    "betaincinv": [(1e6, 1.5, 0.4), (12.0, 0.3, 0.9)],
+    "betaln": [(0.3, -3.3), (1e38, 1.5)],
+    "poch": [(0.3, -20.3)],
+    "binom": [(-60.2, 2)],
+    "voigt_profile": [(0.0, 0.1, 2.0)],
+    "erfcx": [(45.0,), (400.0,)],
+    "dawsn": [(400.0,)],
+}
+
+
+@pytest.mark.filterwarnings("ignore:non-integer arg")  # SciPy's loops of float32 take all operands so
+@pytest.mark.parametrize("primitive", CASES)
+def test_slopes_of_single_precision_are_those_of_double(primitive):
+    for point in [*points(primitive), *SINGLE.get(primitive, [])]:
+        off_axis = point is CASES[primitive].complex
+        narrow = [
+            x if isinstance(x, int) else np.complex64(x) if isinstance(x, complex) else np.float32(x)
+            for x in point
+        ]
+        dtype = np.asarray(bind(primitive, *narrow)).dtype
+        if dtype not in ("f4", "c8"):
+            continue
+        wide = [x if isinstance(x, int) else x + np.float64(0) for x in narrow]
+        for i in range(len(point)):
+            if is_constant(primitive, i, point) or (off_axis and not isinstance(point[i], complex)):
+                continue
+            found, expected = (
+                fg.grad(
+                    lambda x, given=given: bind(primitive, *given[:i], x, *given[i + 1 :]),
+                    holomorphic=off_axis,
+                )(given[i])
+                for given in (narrow, wide)
+            )
+            assert found.dtype == dtype
+            np.testing.assert_allclose(found, expected.astype(dtype), rtol=3e-7)
+
+
+@pytest.mark.parametrize("x", [51.0, 700.0, 1e15, 1e300])
+def test_slopes_of_exprel_come_to_an_end(x):
+    slope = lambda x: (mp.exp(x) * (x - 1) + 1) / x**2 if x < 1e3 else mp.inf
+    np.testing.assert_allclose(fg.grad(special.exprel)(x), float(slope(mp.mpf(x))), rtol=1e-14)
+
+
 def test_complex_functions_end_where_scipy_does():
     with pytest.raises(
         TypeError,

@@ -186,6 +186,8 @@ def test_second_order_jit_vmap_and_dtypes(name, shapes):
         ("gamma", "logsf", 1e-50, (0.4,), lambda: mp.log1p(
             -mp.gammainc(0.4, 0, mp.mpf(10) ** -50, regularized=True))),
         ("cauchy", "logcdf", 1e20, (), lambda: mp.log1p(-(mp.mpf(10) ** -20) / mp.pi)),
+        ("genpareto", "ppf", 1e-30, (0.3,), lambda: mp.expm1(-0.3 * mp.log1p(-mp.mpf(10) ** -30)) / 0.3),
+        ("genpareto", "isf", 1 - 1e-10, (-0.3,), lambda: -mp.expm1(0.3 * mp.log(mp.mpf(1 - 1e-10))) / 0.3),
     ],
 )  # fmt: skip
 def test_tails(name, method, x, shapes, exact):

@@ -17,7 +17,6 @@ from fgrad.core.dispatch import binary, bind, unary
 from fgrad.core.primitive import (
     ADDS,
     BILINEAR,
-    CANCELS,
     CHEAP,
     CHOOSES,
     COMMUTATIVE,
@@ -160,15 +159,13 @@ def declare_call(
     _RAW[name], _ON_NUMBERS[name], _LIFTED[name] = large or run, run, functools.partial(called, name)
     if formula is not None:
         _FORMULAS[name] = formula
-        if CANCELS in traits:
-            _DOUBLE.add(name)
 
     @functools.cache
     def made() -> tuple[Sequence[Operand | None], Callable[[Pattern], VJP | None]]:
         given = slopes(OUT, *params) if slopes else ()
         known = [s if isinstance(s, Expr) else const(s or 0) for s in given]
         products = ("scale",) * len(params)
-        return given, _vjp_maker(known, params, products, _built_for_calls, large="fd", silent=silent)
+        return given, _vjp_maker(known, params, products, large="fd", silent=silent, name=name)
 
     def vjp(pattern: Pattern) -> VJP | None:
         given, make_vjp = made()
@@ -335,16 +332,34 @@ def _built_by_dtype(text: str, namespace: dict[str, Any], constants: dict[str, f
     return lambda ct, *saved: typed(ct.dtype)(ct, *saved)
 
 
-def _built_for_calls(text: str, namespace: dict[str, Any], constants: dict[str, float]) -> Rule:
-    """Return what `_built` does, in the precision of the cotangent: some libraries compute in double only."""
+_WIDER = {np.dtype(narrow): np.dtype(wide) for narrow, wide in ("ed", "fd", "FD")}
+
+
+def _built_for_calls(
+    name: str, text: str, namespace: dict[str, Any], constants: dict[str, float], *, again: bool
+) -> Rule:
+    """Return what `_built` does, of single precision in double, and in the dtype of the cotangent.
+
+    Slopes are often differences of large terms, or products that overflow or vanish on the way.
+    `again`: whether they are made of the value, which is then computed in double too.
+    """
     made = _built(text, {**namespace, "widened": _whole}, constants)
+    call = namespace[name]
 
     def narrowed(x: Any, dtype: np.dtype[Any]) -> Any:
         return convert(x, dtype) if x is not None and x.dtype.kind == dtype.kind and x.dtype != dtype else x
 
     def rule(ct: Any, *saved: Any) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = made(ct, *saved)
         dtype = ct.dtype
+        wide = _WIDER.get(dtype)
+        if wide is not None:
+            ct = convert(ct, wide)
+            saved = tuple(
+                [convert(x, _WIDER[x.dtype]) if getattr(x, "dtype", None) in _WIDER else x for x in saved]
+            )
+            if again:
+                saved = (call(*saved[1:]), *saved[1:])
+        found: tuple[Any, ...] = made(ct, *saved)
         for x in found:
             if x is not None and x.dtype is not dtype:
                 return tuple([narrowed(x, dtype) for x in found])
@@ -372,11 +387,13 @@ def _vjp_maker(
     large: str = "",
     silent: Callable[[], bool] | None = None,
     usual: Rule | None = None,
+    name: str = "",
 ) -> Callable[[Pattern], VJP | None]:
     """Return the `vjp` of a primitive with these slopes: a function per pattern of tracked arguments.
 
     One compiled loop computes it for large arrays, from MEDIUM on where they are of the dtypes in `large`.
-    Of smaller ones `usual` computes the slopes in fewer calls, where it can.
+    Of smaller ones `usual` computes the slopes in fewer calls, where it can. `name`: of what
+    another library computes.
     """
     if all(s is ZERO for s in slopes):
         return flat
@@ -387,7 +404,9 @@ def _vjp_maker(
         if results.count(None) == len(results):
             return None
         needed = variables(*(r for r in results if r is not None))
-        kept = [v for v in (OUT, *params) if v in needed]
+        again = bool(name) and OUT in needed
+        kept = [v for v in (OUT, *params) if again or v in needed]
+        build = functools.partial(_built_for_calls, name, again=again) if name else built
         keep = tuple(0 if v is OUT else params.index(v) + 1 for v in kept)
         # integers wrap in their own products, and quotients of them are double whatever is beside them;
         # real numbers have no logarithm where they are negative, beside complex ones they do
@@ -398,29 +417,27 @@ def _vjp_maker(
         mixed = [p for p in beside if any(r is not None and not _is_factor(p, r) for r in results)]
         mixed = mixed if len(params) > 1 else []
         text, constants = emit_calls("vjp", (CT, *kept), results, mixed)
-        lifted, raw = (built(text, space, constants) for space in (_LIFTED, _RAW))
-        number = built(text, _ON_NUMBERS, constants)
+        lifted, raw = (build(text, space, constants) for space in (_LIFTED, _RAW))
+        number = build(text, _ON_NUMBERS, constants)
         loop = None if fused else _as_loop(results)
-        kinds = large.strip("f") if loop and loop[1] else large
-        least = MEDIUM if kinds else LARGE
+        least = MEDIUM if large else LARGE
         space = {**_RAW, "number": number, "generic": np.generic, "LEAST": least}
-        if len(params) == 1 and built is _built:  # no broadcasting: intermediate results may share memory
+        if len(params) == 1 and build is _built:  # no broadcasting: intermediate results may share memory
             for limited in (False, True) if loop else (False,):
-                other = FusedVJP((CT, *kept), results, raw, kinds or "fd", least) if limited else number
+                other = FusedVJP((CT, *kept), results, raw, large or "fd", least) if limited else number
                 text, constants = emit_in_place(
                     "vjp", (CT, *kept), results, "other", number="number" if limited else ""
                 )
                 raw = built(text, {**space, "other": other}, constants)
         elif loop:
-            formulas, _ = loop
-            other = FusedVJP((CT, *kept), formulas, raw, kinds or "fd", least, silent)
+            other = FusedVJP((CT, *kept), loop, raw, large or "fd", least, silent)
             if results == [CT * p for p in reversed(params)]:
                 other = _of_factors(other)
             text, constants = emit_calls("vjp", (CT, *kept), results, mixed, number="number", large="other")
-            raw = built(text, {**space, "other": other}, constants)
+            raw = build(text, {**space, "other": other}, constants)
         elif sum(map(_is_call, postorder(*(r for r in results if r is not None)))) > 1:
             text, constants = emit_calls("vjp", (CT, *kept), results, mixed, number="number")
-            raw = built(text, space, constants)
+            raw = build(text, space, constants)
         if fused:
             raw = FusedVJP((CT, *kept), results, raw, large or "fd", MEDIUM if large else LARGE)
         if usual is not None and kept == [OUT, *params]:
@@ -453,8 +470,8 @@ def _of_factors(vjp: Rule) -> Rule:
     return call
 
 
-def _as_loop(results: Sequence[Expr | None]) -> tuple[list[Expr | None], bool] | None:
-    """Return what a compiled loop computes in the place of a reverse step, and whether in double alone.
+def _as_loop(results: Sequence[Expr | None]) -> list[Expr | None] | None:
+    """Return what a compiled loop computes in the place of a reverse step.
 
     None where it gains nothing, or where something in it is known to libraries alone.
     """
@@ -466,8 +483,7 @@ def _as_loop(results: Sequence[Expr | None]) -> tuple[list[Expr | None], bool] |
         return None
     made = iter(rewritten(given, _FORMULAS))
     known = [None if r is None else next(made) for r in results]
-    numbers = [const(e) if isinstance(e, float) else e for e in known]
-    return numbers, any(e.head in _DOUBLE for e in inside)
+    return [const(e) if isinstance(e, float) else e for e in known]
 
 
 def _shape(run: Rule, *operands: Any) -> Aval:
@@ -610,7 +626,6 @@ _ON_NUMBERS: dict[str, Any] = {  # operators take a tenth of the time of ufuncs 
     "divide": operator.truediv, "negative": operator.neg,
 }  # fmt: skip
 _FORMULAS: dict[str, Callable[..., Operand]] = {}  # of calls and words, by atoms
-_DOUBLE: set[str] = set()  # those that lose digits in single precision
 _LIFTED: dict[str, Any] = {"widened": _like, **{name: caller(name) for name in ATOMS}}
 _INTEGER_POWER = Written(
     late("fgrad.lax.running", "integer_power"),

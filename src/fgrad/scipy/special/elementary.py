@@ -19,9 +19,11 @@ declare_word("sinc", lambda x: bind("spherical", x, n=0))  # sin(x) / x, entire
 
 def _growth(u: Any) -> Expr:
     """Return the derivative of exprel(u) = (exp(u) - 1) / u, which is entire (13.6.14, 13.3.15)."""
-    return either(
+    near = lambda u: either(
         u < -50, u, lambda u: 1 / (u * u), lambda u: fn.hyp1f1(2, 3, u) / 2, inside=-50.0, outside=0.0
     )
+    far = lambda u: fn.exprel(u) * (1 - 1 / u) + 1 / u  # SciPy's sum of the series does not end there
+    return either(u > 50, u, far, near, inside=100.0, outside=0.0)
 
 
 def _expn(_: Expr, n: Expr, x: Expr) -> tuple[None, Expr]:
