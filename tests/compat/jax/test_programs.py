@@ -106,12 +106,19 @@ def test_dtypes_promote_as_in_jax(function, table):
         "astype": (lambda: jnp.asarray(3).astype(float), "f4"),
         "a comparison": (lambda: jnp.arange(3) < 2.5, "b1*"),
         "NumPy's double": (lambda: np.float64(2) * jnp.ones(2, jnp.float16), "f4"),
+        "shifts of truth values": (lambda: jnp.left_shift(jnp.ones(2, bool), jnp.ones(2, bool)), "i4"),
+        "divmod of truth values": (lambda: jnp.divmod(jnp.ones(2, bool), jnp.ones(2, bool))[1], "i4"),
         "relu of integers": (lambda: jax.nn.relu(jnp.arange(3)), "i4"),
         "a gradient": (lambda: jax.grad(lambda x: x**2)(1.0), "f4*"),
     }.values(),
 )
 def test_dtypes_of_results(made, expected):
     assert kind(made()) == expected
+
+
+def test_integers_on_a_line_are_rounded_down():
+    found = jnp.linspace(jnp.array([0.1, -0.2]), -1.5, 4, dtype=jnp.int32)
+    np.testing.assert_array_equal(found, [[0, -1], [-1, -1], [-1, -2], [-2, -2]])
 
 
 def test_arrays_do_not_change():

@@ -54,7 +54,7 @@ SAME = words(
     "remainder right_shift sign square subtract trunc real imag isneginf isposinf signbit fmod gcd lcm"
 )
 # of these: truth values are computed with as integers
-COUNTING = {"floor_divide", "fmod", "mod", "remainder", "square"}
+COUNTING = {"floor_divide", "fmod", "left_shift", "mod", "remainder", "right_shift", "square"}
 # of these: the result is weak only if every argument is; of a float; never
 ALL_WEAK = {"heaviside", "hypot", "logical_and", "logical_or"}
 WEAK_FLOAT = {"isfinite", "rint"}
@@ -428,7 +428,9 @@ def linspace(
 ) -> Array:
     """Return `num` numbers from `start` to `stop`."""
     out = elementwise(lambda a, b: fnp.linspace(a, b, num, endpoint, axis=axis), start, stop, inexact=True)
-    return made(out._tensor, out.strong) if dtype is None else out.astype(dtype)
+    if dtype is None:
+        return made(out._tensor, out.strong)
+    return (NAMES["floor"](out) if kind_of(canonical(dtype)) in "iu" else out).astype(dtype)
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Array:  # noqa: N803 -- NumPy's names
@@ -692,7 +694,7 @@ OTHERS = words(
     "ravel_multi_index searchsorted setdiff1d union1d intersect1d spacing trapezoid tri "
     "tril_indices triu_indices unravel_index vander vecdot gradient tril_indices_from "
     "triu_indices_from diag_indices_from select apply_along_axis block unstack iscomplex isreal angle "
-    "bitwise_count cumulative_sum cumulative_prod divmod extract compress delete frexp indices insert ix_ "
+    "bitwise_count cumulative_sum cumulative_prod extract compress delete frexp indices insert ix_ "
     "lexsort matvec modf poly polyadd polyder polyint polysub resize setxor1d trim_zeros unwrap "
     "vecmat ldexp float_power histogram_bin_edges sort_complex bartlett blackman hamming "
     "hanning kaiser i0 apply_over_axes unique_all unique_counts unique_inverse unique_values"
@@ -716,6 +718,7 @@ NAMES: dict[str, Any] = {
     **{name: Scalar(name) for name in SCALARS},
     **{name: getattr(np, name) for name in NUMPYS},
     **short_dtypes(),
+    "divmod": lambda x1, x2, /: (NAMES["floor_divide"](x1, x2), NAMES["remainder"](x1, x2)),
     "asarray": lambda a, dtype=None, order=None, *, copy=None, device=None: array(a, dtype),
     "astype": lambda x, dtype, /, *, copy=False, device=None: as_array(x).astype(
         float if dtype is None else dtype
