@@ -501,3 +501,15 @@ def test_slopes_of_products_are_zero_beside_zeros_also_where_other_products_over
         with np.errstate(over="ignore", invalid="ignore"):
             slopes = way(fg.grad(lambda x: np.sum(f(x))))(x)
         np.testing.assert_array_equal(slopes, np.where(x == 0, np.inf, 0))
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fg.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize(
+    "z", [1e-310 + 2e-310j, -1e-310j, 3e-320 + 4e-320j, np.complex64(1e-40 + 1e-40j), 3 - 4j]
+)
+def test_absolute_values_of_tiny_complex_numbers(wrap, z):
+    found = wrap(fg.grad(lambda z: np.abs(z).sum()))(np.full(3, z))
+    whole = z * 1e20  # no longer subnormal
+    np.testing.assert_allclose(
+        found, np.full(3, np.conj(whole) / abs(whole)), rtol=1e-4 if found.dtype == "c8" else 1e-3
+    )

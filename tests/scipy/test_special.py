@@ -113,6 +113,32 @@ def test_slopes_of_exprel_come_to_an_end(x):
     np.testing.assert_allclose(fg.grad(special.exprel)(x), float(slope(mp.mpf(x))), rtol=1e-14)
 
 
+@pytest.mark.parametrize(
+    ("name", "point"),
+    [
+        *(("elliprg", (size, 2 * size, 3 * size)) for size in (1e-300, 1e300)),
+        *(("agm", point) for point in ((1e160, 3e160), (1e-200, 2e-200), (1e150, 2.0), (-1.0, -2.0))),
+        *(("inv_boxcox", point) for point in ((2.0, 1e100), (1e200, 2.0))),
+    ],
+)
+def test_slopes_of_large_and_small_numbers(name, point):
+    definition = {
+        "elliprg": mp.elliprg,
+        "agm": lambda a, b: mp.sign(a) * mp.agm(abs(a), abs(b)),
+        "inv_boxcox": lambda y, power: (1 + power * y) ** (1 / power),
+    }[name]
+    with mp.workdps(400):
+        exact = [mp.mpf(x) for x in point]
+        for i in range(len(point)):
+            step = exact[i] * mp.mpf(10) ** -60
+            at = lambda k, i=i, step=step: definition(*exact[:i], exact[i] + k * step, *exact[i + 1 :])
+            slope = lambda x, i=i: bind(name, *point[:i], x, *point[i + 1 :])
+            close(fg.grad(slope)(point[i]), (at(1) - at(-1)) / (2 * step), 1e-12, 0.0)
+            if name != "elliprg" and point != (1e150, 2.0):  # whose elliptic integrals overflow
+                curvature = (at(1) - 2 * at(0) + at(-1)) / step**2
+                close(fg.grad(fg.grad(slope))(point[i]), curvature, 1e-11, 1e-307)
+
+
 def test_complex_functions_end_where_scipy_does():
     with pytest.raises(
         TypeError,

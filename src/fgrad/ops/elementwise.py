@@ -527,7 +527,9 @@ def _shape_where(c: Any, x: Any, y: Any) -> Aval:
 
 
 def _complex_absolute_slope(out: Any, x: Any) -> Any:
-    return bind("conjugate", x) / bind("where", bind("equal", out, 0), 1, out)
+    limits = np.finfo(out.dtype)  # the reciprocal of a subnormal number overflows
+    up = bind("where", bind("less", out, limits.tiny), 1 / limits.eps, limits.dtype.type(1))
+    return bind("conjugate", x) * up / bind("where", bind("equal", out, 0), 1, out * up)
 
 
 def _absolute(ct: Any, out: Any, x: Any) -> Any:

@@ -90,9 +90,10 @@ def _inv_boxcox(value: Expr, y: Expr, power: Expr) -> tuple[Expr, Expr]:
     near: Callable[[Expr], Expr] = lambda u: -fn.hyp2f1(2, 2, 3, -u) / 2  # of the derivative of log1p(u) / u
     far, rate = where(close, 1.0, u), where(close, 1.0, power)
     by_value = where(close, value / where(close, 1 + u, 1.0), fn.power(1 + far, 1 / rate - 1))
-    by_log = where(close, near(where(close, u, 0.0)), -fn.log1p(far) / (far * far))
-    beside = where(close, 0, y * y * by_value / far)
-    return by_value, fn.multiply_no_nan(value * y * y, by_log) + beside
+    by_log = where(close, near(where(close, u, 0.0)), -fn.log1p(far))
+    weight = where(close, value * y * y, value / rate / rate)
+    beside = where(close, 0, y * by_value / rate)
+    return by_value, fn.multiply_no_nan(weight, by_log) + beside
 
 
 def _powm1(_: Expr, x: Expr, y: Expr) -> Any:
@@ -114,8 +115,15 @@ def _tklmbda(f: Expr, x: Expr, lmbda: Expr) -> tuple[Expr, Expr]:
 
 
 def _agm(f: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    factor = 2 / (3 * math.pi) * f * f
-    return factor * a * fn.elliprd(0, b * b, a * a), factor * b * fn.elliprd(0, a * a, b * b)
+    """Return the slopes in units of the numbers, after a step that brings distant ones near."""
+    a, b = fn.fabs(a), fn.fabs(b)
+    unit = fn.maximum(a, b)
+    mean, root = (a / unit + b / unit) / 2, fn.sqrt(a / unit) * fn.sqrt(b / unit)
+    factor = 2 / (3 * math.pi) * (f / unit) * (f / unit)
+    by_mean = factor * mean * fn.elliprd(0, root * root, mean * mean) / 2
+    by_root = factor * root * fn.elliprd(0, mean * mean, root * root) / 2
+    ratio = fn.sqrt(a) / fn.sqrt(b)
+    return by_mean + by_root / ratio, by_mean + by_root * ratio
 
 
 def _plain(x: Any) -> Any:

@@ -29,8 +29,10 @@ from fgrad.extend.engine import (
     call,
     convert,
     declare_word,
+    equal,
     fn,
     near,
+    where,
 )
 from fgrad.scipy.special.primitives import Row, declare
 
@@ -197,10 +199,13 @@ _rj_p = _word("carlson_1_1_1_4", "carlson", -1.5, 0.5, 0.5, 0.5, 2.0)
 
 
 def _elliprg(_: Expr, x: Expr, y: Expr, z: Expr) -> tuple[Expr, ...]:
+    size = fn.maximum(fn.maximum(x, y), z)
+    unit = where(equal(size, 0), 1, size)
+    x, y, z = x / unit, y / unit, z / unit
     first = fn.elliprf(x, y, z) / 4
 
     def slope(x: Expr, y: Expr, z: Expr) -> Expr:
-        return first - fn.multiply_no_nan(z, fn.elliprd(x, y, z)) / 12
+        return (first - fn.multiply_no_nan(z, fn.elliprd(x, y, z)) / 12) / fn.sqrt(unit)
 
     return slope(y, z, x), slope(x, z, y), slope(x, y, z)
 
