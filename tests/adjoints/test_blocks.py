@@ -3,18 +3,10 @@
 import numba
 import numpy as np
 import pytest
+from tests.adjoints.kernels import horner
 
 import fgrad
 from fgrad.adjoints.strips import LENGTH
-
-
-@numba.njit
-def horner(c, x, out):
-    for i in range(len(x)):
-        total = 0.0
-        for k in range(len(c) - 1, -1, -1):
-            total = total * x[i] + c[k]
-        out[i] = total
 
 
 @numba.njit
