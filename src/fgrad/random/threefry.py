@@ -232,6 +232,10 @@ def _floating(dtype: Any) -> np.dtype[Any]:
     return kind
 
 
+def _whole(dtype: Any) -> np.dtype[Any]:
+    return np.dtype(np.int32 if dtype is None or dtype is int else dtype)
+
+
 class _Format(NamedTuple):
     """How numbers are computed: in a dtype, of so many random bits and digits, and rounded."""
 
@@ -297,7 +301,7 @@ def randint(key: Any, shape: Shape, minval: Any, maxval: Any, dtype: Any = None)
     Raises:
         TypeError: the dtype is no integer.
     """
-    kind = np.dtype(np.int32 if dtype is None or dtype is int else dtype)
+    kind = _whole(dtype)
     if kind.kind not in "iu":
         raise TypeError(f"randint draws integers, not {kind}")
     shape = _of_shape("randint", shape, minval, maxval)
@@ -330,7 +334,7 @@ def _remainder(x: Any, span: Any) -> Any:
 
 def rademacher(key: Any, shape: Shape = (), dtype: Any = None) -> Any:
     """Return numbers -1 and 1."""
-    kind = np.dtype(np.int32 if dtype is None or dtype is int else dtype)
+    kind = _whole(dtype)
     return 2 * convert(bernoulli(key, 0.5, shape), kind) - kind.type(1)
 
 
@@ -614,7 +618,7 @@ def triangular(
 def geometric(key: Any, p: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
     """Return how many trials of probability p it takes to the first success."""
     real = _floating(getattr(p, "dtype", None))
-    kind = np.dtype(np.int32 if dtype is None or dtype is int else dtype)
+    kind = _whole(dtype)
     u = uniform(key, _of_shape("geometric", shape, p), real)
     u = fnp.where(u == 0, real.type(1), u)
     return convert(fnp.floor(fnp.log(u) / fnp.log1p(-_typed(p, real))) + 1, kind)

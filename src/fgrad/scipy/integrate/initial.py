@@ -118,7 +118,7 @@ def solve_ivp(
     vector, field, data = _problem("solve_ivp", lambda t, y: fun(t, y, *args), fun, span, asked, y0)
     settings = Settings(method, rtol, atol, options)
 
-    if is_plain([*data[:4], *data.others]):
+    if is_plain(data.flat):
         plainly = _arrays(data)
         if t_eval is None:
             plainly = plainly._replace(times=None)
@@ -185,7 +185,7 @@ def _arrays(data: Data) -> Data:
 
 def _steps(field: Field, data: Data, settings: Settings) -> Any:
     """Return the times of SciPy's steps between the ends."""
-    values = [*data[:4], *data.others]
+    values = data.flat
     if staging() or any(v.__class__ is Tensor and isinstance(v._value, Tracer) for v in values):
         raise ValueError(
             "solve_ivp needs t_eval where it is mapped or traced, because the number of SciPy's steps is "
@@ -253,7 +253,7 @@ def odeint(
     usual = 1.49012e-8
     rtol, atol = usual if rtol is None else rtol, usual if atol is None else atol
     settings = Settings("odeint", rtol, atol, options)
-    if is_plain([*data[:4], *data.others]):
+    if is_plain(data.flat):
         ys, _ = trajectory(field, _arrays(data), settings)
     else:
         ys, counts, _ = integrated(field, settings, data, sensitivity)

@@ -48,6 +48,11 @@ class Data(NamedTuple):
         return cls(span, times, y0, parameters, others)
 
     @property
+    def flat(self) -> list[Any]:
+        """The values, as `of` takes them."""
+        return [*self[:4], *self.others]
+
+    @property
     def shortened(self) -> Data:
         """The data of the trajectory up to the last time: what comes after it has no derivative."""
         if not self.times.shape[0]:

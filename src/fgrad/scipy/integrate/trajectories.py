@@ -204,7 +204,7 @@ def _by_data(rule: _Rule, data: Data, along: Sequence[Any], ct: Any, moved: Any)
     if rule.asked(i + 2, i + 4):
         outs = [Aval((field.size,), FLOAT), Aval((field.count,), FLOAT)]
         mixed = _Mixed(field, settings, outs)
-        by_start, by_parameters = apply_opaque(mixed, [*along, ct, *data[:4], *data.others])
+        by_start, by_parameters = apply_opaque(mixed, [*along, ct, *data.flat])
     return [None, by_times, by_start, by_parameters]
 
 
@@ -217,7 +217,7 @@ def _adjoint(field: Field, settings: Settings, data: Data, ct: Any) -> tuple[Any
 
 def _tangent(field: Field, settings: Settings, data: Data, along: Sequence[Any]) -> Any:
     outs = [Aval((data.times.shape[0], field.size), FLOAT)]
-    (moved,) = apply_opaque(_Tangent(field, settings, outs), [*along, *data[:4], *data.others])
+    (moved,) = apply_opaque(_Tangent(field, settings, outs), [*along, *data.flat])
     return moved
 
 
@@ -228,5 +228,5 @@ def integrated(
     outs = [Aval((data.times.shape[0], field.size), FLOAT), *[Aval((), INT)] * len(COUNTS)]
     rule = _Trajectory(field, settings, outs)
     rule.sensitivity = sensitivity
-    ys, *counts = apply_opaque(rule, [*data[:4], *data.others])
+    ys, *counts = apply_opaque(rule, data.flat)
     return ys, counts, rule.aux

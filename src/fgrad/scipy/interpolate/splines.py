@@ -117,7 +117,7 @@ class BSpline:
             raise ValueError("Spline order cannot be negative.")
         if len(self.t.shape) != 1:
             raise ValueError("Knot vector must be one-dimensional.")
-        n = self.t.shape[0] - self.k - 1
+        n = self._count
         if n < self.k + 1:
             raise ValueError(f"Need at least {2 * self.k + 2} knots for degree {self.k}")
         if len(c.shape) < 1:
@@ -140,8 +140,7 @@ class BSpline:
         x, k = doubles(together(self.t, x)[1]), self.k
         if x.dtype.kind == "c":
             raise TypeError("places must be real")
-        n = self.t.shape[0] - k - 1
-        first, last = element(self.t, k), element(self.t, n)
+        first, last = element(self.t, k), element(self.t, self._count)
         if extrapolate == "periodic":
             x = first + bind("remainder", x - first, last - first)
         at = interval(self.t, x, k, self._last())
@@ -155,9 +154,14 @@ class BSpline:
             total = bind("where", reshape(beyond, (*beyond.shape, *rest)), np.nan, total)
         return along(total, len(x.shape), self.axis)
 
+    @property
+    def _count(self) -> int:
+        """How many B-splines there are."""
+        return int(self.t.shape[0]) - self.k - 1
+
     def _last(self) -> int:
         """Return the number of the last interval that is seen not to be empty."""
-        n = int(self.t.shape[0]) - self.k - 1
+        n = self._count
         if not self.k or not arguments.is_visible(self.t):
             return n - 1
         knots = arguments.plain(self.t)
@@ -182,7 +186,7 @@ class BSpline:
             raise ValueError(f"Order of derivative (n = {nu}) must be <= order of spline (k = {self.k})")
         if nu == 0:
             return self
-        k, n = self.k, self.t.shape[0] - self.k - 1
+        k, n = self.k, self._count
         inner = part(self.t, 1, -1)
         low = self._like(inner, self.c, k - 1)
         c = part(self.c, 0, n)
@@ -200,7 +204,7 @@ class BSpline:
             return self
         if self.k == 0:
             raise NotImplementedError("BSpline.antiderivative: steps (k = 0) are not supported; use PPoly")
-        k, n = self.k, self.t.shape[0] - self.k - 1
+        k, n = self.k, self._count
         c = part(self.c, 0, n)
         gains = bind("cumsum", c * self._widths(c, k) / (k + 1), axis=0)
         t = concatenate([part(self.t, 0, 1), self.t, part(self.t, -1)])
@@ -213,7 +217,7 @@ class BSpline:
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         if extrapolate == "periodic":
             raise NotImplementedError("BSpline.integrate: extrapolate='periodic' is not supported")
-        n = self.t.shape[0] - self.k - 1
+        n = self._count
         whole = self.antiderivative()
         whole.axis = 0
         ends = [doubles(v) for v in (a, b)]
