@@ -15,7 +15,7 @@ from typing import Any
 from numba import types
 
 from fgrad.adjoints.compact import kind_of
-from fgrad.adjoints.names import nodes_of, reads_of
+from fgrad.adjoints.names import nodes_of, reads_of, target_of
 from fgrad.adjoints.stacks import NAMES
 from fgrad.adjoints.strips import (
     ANY_ORDER,
@@ -133,18 +133,18 @@ class _Block:
                 self.read(self.recorded[-1])
             elif isinstance(s, ast.Assign | ast.AugAssign):
                 self.read(s.value)
-                target = s.targets[0] if isinstance(s, ast.Assign) else s.target
+                target = target_of(s)
                 if isinstance(target, ast.Name):
                     demand(isinstance(s, ast.Assign))
                     self.values.setdefault(target.id, []).append(s.value)
                     self.order.append((target.id, True))
                 else:
                     demand(isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name))
-                    self.read(target.slice)  # type: ignore[attr-defined]
-                    name = target.value.id  # type: ignore[attr-defined]
+                    self.read(target.slice)
+                    name = target.value.id
                     self.element(name)
                     self.stored.add(name)
-                    moves = _mentions(target.slice, {self.var})  # type: ignore[attr-defined]
+                    moves = _mentions(target.slice, {self.var})
                     demand(moves or isinstance(s, ast.AugAssign) or name == "sf")
             else:
                 raise UnfitError
@@ -263,7 +263,7 @@ class _Block:
 
     def is_shared(self, s: Any) -> bool:
         """Return whether a statement does the same in all turns."""
-        target = s.targets[0] if isinstance(s, ast.Assign) else s.target
+        target = target_of(s)
         return isinstance(target, ast.Name) and target.id not in self.varying
 
     def note(self, group: Sequence[ast.stmt]) -> None:
@@ -271,7 +271,7 @@ class _Block:
         self.count += 1
         seen: set[str] = set()
         for s in group:
-            target = s.targets[0] if isinstance(s, ast.Assign) else s.target  # type: ignore[attr-defined]
+            target = target_of(s)
             names = [n.id for n in nodes_of(s.value) if isinstance(n, ast.Name)]  # type: ignore[attr-defined]
             named = [(n, False) for n in names]
             named += [(target.id, True)] if isinstance(target, ast.Name) else []
@@ -308,7 +308,7 @@ class _Block:
         behind: list[ast.stmt] = []
         inside: list[ast.stmt] = []
         for s in item:
-            target: Any = s.targets[0] if isinstance(s, ast.Assign) else s.target
+            target: Any = target_of(s)
             shared = isinstance(target, ast.Subscript) and not _mentions(target.slice, {self.var})
             if isinstance(s, ast.AugAssign) and shared:
                 total = self.around.fresh("sum")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 
 def nodes_of(node: ast.AST) -> Iterator[ast.AST]:
@@ -31,6 +32,11 @@ _PLAIN = {"ctx", "op", "ops", "attr", "arg", "name", "kind", "type_comment"}
 def reads_of(node: ast.AST) -> list[ast.Name]:
     """Return the names that are read in a tree, one for each place; in a target, those of its index."""
     return [n for n in nodes_of(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+
+
+def target_of(s: Any) -> Any:
+    """Return what an assignment writes to, plain or augmented."""
+    return s.targets[0] if isinstance(s, ast.Assign) else s.target
 
 
 def stored_names(stmts: Sequence[ast.stmt], *, loops: bool = True) -> Iterator[str]:

@@ -28,7 +28,7 @@ def is_free(loop: For | While, plan: Plan, reversal: Reversal, bounds: Bounds) -
         return False
     if plan.records(loop) and loop not in plan.turns:
         return False
-    cts = {ct: n for n, ct in reversal.cts.items()}
+    cts = reversal.primals
     found = [a for s in inner for r in plan.reverse.get(s, []) for a in accesses(r, cts)]
     for kind, ct, where in found:
         if (
@@ -39,7 +39,7 @@ def is_free(loop: For | While, plan: Plan, reversal: Reversal, bounds: Bounds) -
             return False
     elements = [(kind, ct, where) for kind, ct, where in found if where is not None]
     return all(
-        kind == other == "add" or kind == other == "read" or _apart(x, y, cts, reversal, bounds, loop)
+        kind == other == "add" or kind == other == "read" or _apart(x, y, reversal, bounds, loop)
         for kind, *x in elements
         for other, *y in elements
     )
@@ -86,10 +86,11 @@ def _defines(name: str, body: Sequence[Stmt]) -> bool:
     return False
 
 
-def _apart(x: Any, y: Any, cts: dict[str, str], reversal: Reversal, bounds: Bounds, loop: For) -> bool:
+def _apart(x: Any, y: Any, reversal: Reversal, bounds: Bounds, loop: For) -> bool:
     """Return whether no two turns meet in two elements."""
     (ct, where), (other, there) = x, y
-    if reversal.root(cts[ct]) != reversal.root(cts[other]):
+    roots = {reversal.root(reversal.primals[c]) for c in (ct, other)}
+    if len(roots) > 1:
         return True
     if ct != other:
         return False
@@ -114,7 +115,7 @@ def taken_once(array: str, plan: Plan, reversal: Reversal, bounds: Bounds) -> St
 
     The reverse sweep then need not write to the cotangent.
     """
-    cts = {ct: n for n, ct in reversal.cts.items()}
+    cts = reversal.primals
     users = [s for s, reverse in plan.reverse.items()
              if any(array == cts[ct] for r in reverse for _, ct, _ in accesses(r, cts))]  # fmt: skip
     shared = [n for n, root in reversal.roots.items() if root == reversal.root(array)]

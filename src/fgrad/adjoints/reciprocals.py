@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from fgrad.adjoints.names import name_in, nodes_of, reads_of, stored_names
+from fgrad.adjoints.names import name_in, nodes_of, reads_of, stored_names, target_of
 from fgrad.adjoints.slopes import HELPERS
 from fgrad.adjoints.stacks import TOPS
 
@@ -104,9 +104,7 @@ def _fixed(function: ast.FunctionDef, values: Collection[str]) -> set[str]:
         if isinstance(s, ast.If):  # whether a cotangent is zero
             found |= heads if any(map(is_value, heads)) else set()
             continue
-        target: Any = None
-        if isinstance(s, ast.Assign | ast.AugAssign):
-            target = s.targets[0] if isinstance(s, ast.Assign) else s.target
+        target = target_of(s) if isinstance(s, ast.Assign | ast.AugAssign) else None
         if isinstance(target, ast.Name):
             rough = _rough(s.value)  # type: ignore[attr-defined]
             found |= rough

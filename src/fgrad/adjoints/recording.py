@@ -63,7 +63,6 @@ class Recording:
         self.fused: tuple[Stmt, ...] = ()
         self._slot_names: dict[Stmt, str] = {}
         self.views = {s.name: s for s in syntax.walk(self.function.body) if isinstance(s, View)}
-        self.primal = {ct: n for n, ct in reversal.cts.items()}
         for s in syntax.walk(self.function.body):
             if isinstance(s, Assign | Store):
                 self.plan.reverse[s] = reversal.of(s)
@@ -115,10 +114,10 @@ class Recording:
     def names(self, found: Iterable[tuple[str, Any]]) -> Iterator[str]:
         """Yield scalars and roots of arrays, and what views on the way to them are made of."""
         for name, _ in found:
-            if name not in self.primal:
+            if name not in self.reversal.primals:
                 yield from self.chain(name)
-            elif syntax.is_array(self.function.types[self.primal[name]]):
-                yield from self.chain(self.primal[name], content=False)
+            elif syntax.is_array(self.function.types[self.reversal.primals[name]]):
+                yield from self.chain(self.reversal.primals[name], content=False)
 
     def chain(self, name: str, *, content: bool = True) -> Iterator[str]:
         """Yield what takes part in one name."""

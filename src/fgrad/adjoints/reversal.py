@@ -9,7 +9,7 @@ from typing import Any
 
 from fgrad.adjoints import slopes, syntax
 from fgrad.adjoints.activity import carriers
-from fgrad.adjoints.names import nodes_of
+from fgrad.adjoints.names import nodes_of, target_of
 from fgrad.adjoints.polynomials import Polynomial
 from fgrad.adjoints.syntax import Assign, Function, Store
 from fgrad.adjoints.tangent import unknown
@@ -23,9 +23,8 @@ class Reversal:
         self.active: set[str] = active
         self.used: set[str] = {*function.types, *function.constants, *slopes.RESERVED}
         self.roots: dict[str, str] = syntax.families(function)
-        self.cts: dict[str, str] = {}
-        for n in sorted(active):
-            self.cts[n] = self.fresh(f"{n}_ct")
+        self.cts: dict[str, str] = {n: self.fresh(f"{n}_ct") for n in sorted(active)}
+        self.primals: dict[str, str] = {ct: n for n, ct in self.cts.items()}
         self.line: int = 0
 
     def fresh(self, base: str) -> str:
@@ -242,7 +241,7 @@ def operands(stmts: list[ast.stmt]) -> Iterator[tuple[str, Any]]:
     for s in stmts:
         if isinstance(s, ast.Assign | ast.AugAssign):
             yield from syntax.reads(s.value)
-            target = s.targets[0] if isinstance(s, ast.Assign) else s.target
+            target = target_of(s)
             found = syntax.element_of(target)
             for i in found[1] if found else ():
                 yield from syntax.reads(i)

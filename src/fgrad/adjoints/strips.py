@@ -15,7 +15,7 @@ from typing import Any
 from numba import types
 
 from fgrad.adjoints.compact import kind_of
-from fgrad.adjoints.names import nodes_of
+from fgrad.adjoints.names import nodes_of, target_of
 
 ANY_ORDER = "any_order"
 LENGTH = 64  # of a strip: a few of them fit into the first cache
@@ -130,7 +130,7 @@ class _Loop:
         for s in self.node.body:
             if not isinstance(s, ast.Assign | ast.AugAssign):
                 return False
-            target = s.targets[0] if isinstance(s, ast.Assign) else s.target
+            target = target_of(s)
             if isinstance(target, ast.Subscript):
                 stored.append(ast.unparse(target.value))
                 apart += self.is_apart(target)

@@ -21,7 +21,6 @@ class Sums:
         self.loop: For | While = loop
         self.reversal: Reversal = reversal
         self.bounds: Bounds = bounds
-        self.arrays: dict[str, str] = {ct: n for n, ct in reversal.cts.items()}
         self.found: dict[str, tuple[str, Any]] = {}
         added: dict[str, Any] = {}
         self.others: list[Any] = []  # what is read, or written otherwise
@@ -45,7 +44,7 @@ class Sums:
 
     def read(self, node: ast.AST) -> list[Any]:
         """Return the cotangents in a statement or expression."""
-        found = [n for n in nodes_of(node) if isinstance(n, ast.Name) and n.id in self.arrays]
+        found = [n for n in nodes_of(node) if isinstance(n, ast.Name) and n.id in self.reversal.primals]
         elements = {id(n.value): n for n in nodes_of(node) if isinstance(n, ast.Subscript)}
         return [elements.get(id(n), n) for n in found]
 
@@ -57,7 +56,7 @@ class Sums:
     def is_sum(self, target: Any, changed: set[str]) -> bool:
         """Return whether a cotangent is the same in all turns, and is only added to."""
         ct = target.id if isinstance(target, ast.Name) else target.value.id
-        name = self.arrays[ct]
+        name = self.reversal.primals[ct]
         if syntax.is_complex(self.reversal.function.types[name]) or (
             name in changed and syntax.element_of(target)
         ):
@@ -72,7 +71,7 @@ class Sums:
         root = self.reversal.root(name)
         for o in self.others:
             where = syntax.element_of(o)
-            other = self.arrays[o.id if isinstance(o, ast.Name) else o.value.id]
+            other = self.reversal.primals[o.id if isinstance(o, ast.Name) else o.value.id]
             if self.reversal.root(other) == root and not self.is_apart(name, index, other, where):
                 return False
         return True
