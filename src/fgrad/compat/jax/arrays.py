@@ -43,7 +43,7 @@ class Array:
     shape: Any = property(lambda self: self._tensor.shape)
     dtype: Any = property(lambda self: dtype_of(self._tensor, self.form))
     weak_type: Any = property(lambda self: self.form is True)  # whether the dtype gives way to another one
-    strong: Any = property(lambda self: self.form is not True and self.form)  # the form of results not weak
+    strong: Any = property(lambda self: strong(self.form))  # the form of results that are not weak
     ndim: Any = property(lambda self: len(self.shape))
     size: Any = property(lambda self: math.prod(self.shape))
     itemsize: Any = property(lambda self: self.dtype.itemsize)
@@ -253,6 +253,11 @@ def dtype_of(held: Any, form: Form) -> Any:
 def form_of(dtype: Any, weak: bool = False) -> Form:
     """Return the form of arrays of a dtype."""
     return SHORT if dtype == BFLOAT16 else KEYS if dtype is KEY else weak
+
+
+def strong(form: Form) -> Form:
+    """Return the form of arrays of the same dtype that are not weak."""
+    return form is not True and form
 
 
 def from_program(value: Any) -> Array:

@@ -26,6 +26,7 @@ from fgrad.compat.jax.arrays import (
     made,
     named,
     opened,
+    strong,
     together,
 )
 from fgrad.compat.jax.types import (
@@ -278,7 +279,7 @@ def alike(
     tensors, form = together([args[i] for i in places], inexact=inexact) if places else ([], False)
     found = iter(tensors)
     out = [next(found) if i in places else _static(a) for i, a in enumerate(args)]
-    return out, form is not True and form
+    return out, strong(form)
 
 
 def wrapped(x: Any, form: Form) -> Any:

@@ -55,7 +55,7 @@ def check_grads(
     Steps, and tolerances that are not given, are those of `fgrad.testing.check_grads`.
     """
     flat, source = Flat(lambda xs: f(*xs), list(args)), np.random.default_rng(0)
-    real = [flat.tensors[i] for i in flat.real]
+    real = flat.reals
     kind = np.result_type(np.float16, *(x.dtype for x in real)).type(0).real.dtype
     directions = [
         source.standard_normal(x.shape) + (1j * source.standard_normal(x.shape) if x.dtype.kind == "c" else 0)

@@ -15,7 +15,7 @@ import numpy as np
 
 import fgrad
 from fgrad import numpy as fnp
-from fgrad.compat.jax.arrays import Array, Form, as_array, dtype_of, held, made
+from fgrad.compat.jax.arrays import Array, Form, as_array, dtype_of, held, made, strong
 from fgrad.compat.jax.avals import FLOAT0, example, is_zero, shaped
 from fgrad.compat.jax.trees import flatten, tree_map, unflatten
 from fgrad.compat.jax.types import CONFIG
@@ -79,6 +79,10 @@ class Flat:
     @property
     def tensors(self) -> list[Any]:
         return [a._tensor for a in self.arrays]
+
+    @property
+    def reals(self) -> list[Any]:
+        return [self.arrays[i]._tensor for i in self.real]
 
     def staged(self, *, greedy: bool = True, undrawn: bool = False) -> tuple[Program, Sequence[Any]]:
         """Return the function as a program, and the Tensors that it takes from outside."""
@@ -226,11 +230,10 @@ def value_and_grad(
                 )
             return outs[0], aux
 
-        real = [flat.tensors[i] for i in flat.real]
-        if real:
-            nums = tuple(range(len(real)))
+        if flat.real:
+            nums = tuple(range(len(flat.real)))
             of_all: Function = fgrad.value_and_grad(scalar, nums, has_aux=True, holomorphic=holomorphic)
-            (value, aux), back = of_all(*real)
+            (value, aux), back = of_all(*flat.reals)
         else:
             (value, aux), back = scalar(), ()
         gradient = flat.cotangents(back)
@@ -259,7 +262,7 @@ def grad(
 def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Return `fun(*primals)` and its pullback, and what else `fun` returns if `has_aux`."""
     flat = Flat(lambda xs: fun(*xs), list(primals), has_aux=has_aux)
-    outs, pullback, aux = fgrad.vjp(flat.of_real, *(flat.tensors[i] for i in flat.real), has_aux=True)
+    outs, pullback, aux = fgrad.vjp(flat.of_real, *flat.reals, has_aux=True)
     out = flat.results(outs)
 
     def pulled(ct: Any) -> tuple[Any, ...]:
@@ -305,8 +308,7 @@ def _along(flat: Flat, tangents: Any) -> list[Any]:
 def _tangents(flat: Flat, outs: Any, found: Any) -> Any:
     groups = zip(outs, found, flat.forms, strict=True)
     tangents = [
-        made(t, form is not True and form) if y.dtype.kind in "fc" else np.zeros(y.shape, FLOAT0)
-        for y, t, form in groups
+        made(t, strong(form)) if y.dtype.kind in "fc" else np.zeros(y.shape, FLOAT0) for y, t, form in groups
     ]
     return unflatten(flat.out, tangents)
 
@@ -316,7 +318,7 @@ def jvp(fun: Function, primals: Any, tangents: Any, has_aux: bool = False) -> tu
     """Return `fun(*primals)` and its directional derivative."""
     flat = Flat(lambda xs: fun(*xs), list(primals), has_aux=has_aux)
     given = _along(flat, tangents)
-    outs, found, aux = fgrad.jvp(flat.of_real, [flat.tensors[i] for i in flat.real], given, has_aux=True)
+    outs, found, aux = fgrad.jvp(flat.of_real, flat.reals, given, has_aux=True)
     return flat.with_aux(flat.results(outs), _tangents(flat, outs, found), aux=aux)
 
 
@@ -324,7 +326,7 @@ def jvp(fun: Function, primals: Any, tangents: Any, has_aux: bool = False) -> tu
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Return `fun(*primals)` and the linear map of tangents there."""
     flat = Flat(lambda xs: fun(*xs), list(primals), has_aux=has_aux)
-    outs, push, aux = fgrad.linearize(flat.of_real, *(flat.tensors[i] for i in flat.real), has_aux=True)
+    outs, push, aux = fgrad.linearize(flat.of_real, *flat.reals, has_aux=True)
     pushed = lambda *tangents: _tangents(flat, outs, push(*_along(flat, tangents)))  # noqa: E731
     return flat.with_aux(flat.results(outs), pushed, aux=aux)
 

@@ -12,7 +12,7 @@ import optree
 
 import fgrad.tree
 from fgrad import containers
-from fgrad.compat.jax.arrays import Array, as_array, made, together
+from fgrad.compat.jax.arrays import Array, as_array, made, strong, together
 from fgrad.compat.standins import renamed
 
 PyTreeDef = optree.PyTreeSpec
@@ -43,7 +43,7 @@ def ravel_pytree(tree: Any) -> tuple[Array, Callable[[Any], Any]]:
         parts = zip(split(as_array(vector)._tensor), arrays, strict=True)
         return unflatten(structure, [made(part).astype(x.dtype) for part, x in parts])
 
-    return made(flat, form is not True and form), back
+    return made(flat, strong(form)), back
 
 
 TREE: dict[str, Any] = renamed(
