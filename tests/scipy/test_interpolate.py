@@ -223,6 +223,15 @@ def test_bounds_where_nobody_can_look():
         assert np.isnan(mapped[1])
 
 
+@pytest.mark.parametrize("method", ["linear", "nearest", "slinear"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "i4"])
+def test_dtypes_on_grids_are_scipys(method, dtype):
+    values = np.arange(4).astype(dtype)
+    there, here = (m.RegularGridInterpolator((X[:4],), t(values), method)(X[1:2] + 0.1) for m, t in (
+        (reference, np.asarray), (interpolate, fg.tensor)))  # fmt: skip
+    assert here.dtype == there.dtype
+
+
 X, Y = np.arange(4.0), fg.tensor(np.ones(4))
 GRID = (np.arange(3.0), np.arange(4.0))
 

@@ -40,7 +40,7 @@ class RegularGridInterpolator:
 
     Returns:
         An object that is called: points (..., d), or a tuple of d arrays that broadcast, give values (...)
-        and the further axes of `values`, of their dtype; integers give float64.
+        and the further axes of `values`, of their dtype; integers and "linear" give double precision.
 
     Raises:
         ValueError: incompatible shapes, an unknown method, a grid that is seen not to be sorted.
@@ -191,7 +191,10 @@ class RegularGridInterpolator:
             else:
                 places.append(stacked([at, at + 1]))
                 weights.append(stacked([1 - t, t]))
-        return weighted(gathered(self.values, places), weights)
+        values = self.values
+        if method == "linear":  # SciPy computes its weights in double, whatever the grid is
+            values = convert(values, np.result_type(values.dtype, np.float64))
+        return weighted(gathered(values, places), weights)
 
     def _splines(self, method: str) -> tuple[list[Any], Any]:
         """Return the knots along each axis, and the coefficients of the tensor product."""
