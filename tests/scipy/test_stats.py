@@ -160,6 +160,21 @@ def test_second_order_jit_vmap_and_dtypes(name, shapes):
         np.testing.assert_allclose(fg.jit(fg.grad(log_density))(x), fg.grad(log_density)(x), rtol=1e-10)
 
 
+def normal_between(a, b):
+    """Return the probability that a standard normal variable is between `a` and `b`."""
+    with mp.workdps(500):
+        return mp.ncdf(mp.mpf(b)) - mp.ncdf(mp.mpf(a))
+
+
+def log_skew_tail(z, a):
+    """Return log of the distribution function of a skew normal variable at z < 0, by Owen's integral."""
+    z, a = mp.mpf(z), mp.mpf(a)
+    inside = lambda t: mp.exp(-(z**2) * (t**2 - a**2) / 2) / (1 + t**2)
+    scale = 1 / (z * z * a)
+    ends = [a, a + scale, a + 3 * scale, a + 10 * scale, a + 40 * scale, mp.inf]
+    return mp.log(mp.quad(inside, ends) / mp.pi) - z * z * (1 + a * a) / 2
+
+
 @pytest.mark.parametrize(
     ("name", "method", "x", "shapes", "exact"),
     [
@@ -186,6 +201,19 @@ def test_second_order_jit_vmap_and_dtypes(name, shapes):
         ("gamma", "logsf", 1e-50, (0.4,), lambda: mp.log1p(
             -mp.gammainc(0.4, 0, mp.mpf(10) ** -50, regularized=True))),
         ("cauchy", "logcdf", 1e20, (), lambda: mp.log1p(-(mp.mpf(10) ** -20) / mp.pi)),
+        *(("skewnorm", "logcdf", z, (a,), lambda z=z, a=a: log_skew_tail(z, a))
+          for z, a in ((-1.2, 2.0), (-1.3, 2.0), (-8.0, 2.0), (-0.4, 20.0), (-40.0, 0.5))),
+        *(("truncnorm", method, z, (a, b), lambda low=low, high=high, a=a, b=b: mp.log(
+            normal_between(low, high) / normal_between(a, b)))
+          for method, z, a, b, low, high in (
+              ("logcdf", 1e-10, 0.0, np.inf, 0.0, 1e-10), ("logcdf", 8.24, 0.0, np.inf, 0.0, 8.24),
+              ("logsf", -8.0, -np.inf, 3.0, -8.0, 3.0), ("logcdf", 5e-9, -1e-8, 1e-8, -1e-8, 5e-9),
+              ("logsf", 1 + 5e-9, 1.0, 1 + 1e-8, 1 + 5e-9, 1 + 1e-8),
+              ("logsf", -29.000000000000004, -30.0, -29.0, -29.000000000000004, -29.0))),
+        ("skewnorm", "logsf", 8.0, (-3.0,), lambda: log_skew_tail(-8.0, 3.0)),
+        ("skewnorm", "sf", -8.0, (2.0,), lambda: mp.mpf(1)),
+        ("cauchy", "ppf", 1 - 1e-10, (), lambda: -mp.cot(mp.pi * mp.mpf(1 - 1e-10))),
+        ("levy", "logcdf", 1e25, (), lambda: mp.log1p(-mp.erf(mp.sqrt(mp.mpf(0.5) / mp.mpf(1e25))))),
         ("genpareto", "ppf", 1e-30, (0.3,), lambda: mp.expm1(-0.3 * mp.log1p(-mp.mpf(10) ** -30)) / 0.3),
         ("genpareto", "isf", 1 - 1e-10, (-0.3,), lambda: -mp.expm1(0.3 * mp.log(mp.mpf(1 - 1e-10))) / 0.3),
     ],
@@ -197,6 +225,20 @@ def test_tails(name, method, x, shapes, exact):
     np.testing.assert_allclose(f(x, *shapes), expected, rtol=1e-12)
     for slope in fg.grad(f, tuple(range(1 + len(shapes))))(x, *shapes):
         assert np.isfinite(slope)
+
+
+@pytest.mark.parametrize("a", [2.0, -3.0, 0.5])
+def test_slopes_of_skew_normal_tails_are_densities(a):
+    z = np.linspace(-9.0, 9.0, 73)
+    for method, sign in (("logcdf", 1), ("logsf", -1)):
+        f = getattr(stats.skewnorm, method)
+        slopes = fg.grad(lambda z, f=f: f(z, a).sum())(z)
+        expected = sign * np.exp(stats.skewnorm.logpdf(z, a) - f(z, a))
+        np.testing.assert_allclose(slopes, expected, rtol=1e-10)
+
+
+def test_the_median_of_cauchy_has_a_slope():
+    assert fg.grad(stats.cauchy.ppf)(0.5) == np.pi
 
 
 def test_slopes_in_the_tails():

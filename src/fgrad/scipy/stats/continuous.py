@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import fgrad.numpy as fnp
-from fgrad.scipy.stats.families import LOG_2, Continuous, Formula, between, log1mexp, special
+from fgrad.scipy.stats.families import LOG_2, Continuous, Formula, between, log1mexp, log_of, special
 from fgrad.scipy.stats.tails import (
     LOG_ROOT_2PI,
     log_betainc,
@@ -14,6 +14,7 @@ from fgrad.scipy.stats.tails import (
     log_gammaincc,
     log_normal_between,
     log_ratio,
+    log_skew_tail,
 )
 
 INF, PI, ROOT_2 = math.inf, math.pi, math.sqrt(2)
@@ -110,18 +111,44 @@ levy: Continuous = Continuous(
     logpdf=lambda z: -LOG_ROOT_2PI - 1.5 * fnp.log(z) - 0.5 / z,
     cdf=lambda z: special.erfc(fnp.sqrt(0.5 / z)),
     sf=lambda z: special.erf(fnp.sqrt(0.5 / z)),
-    logcdf=lambda z: LOG_2 + special.log_ndtr(-fnp.sqrt(1 / z)),
+    logcdf=lambda z: fnp.where(
+        z > 10,
+        fnp.log1p(-special.erf(fnp.sqrt(0.5 / fnp.where(z > 10, z, 20.0)))),
+        LOG_2 + special.log_ndtr(-fnp.sqrt(1 / fnp.where(z > 10, 1.0, z))),
+    ),
     ppf=lambda q: special.ndtri(q / 2) ** -2.0,
     isf=lambda q: 0.5 / special.erfinv(q) ** 2,
     support=HALF_LINE,
     open_ends=True,
 )
+
+
+def _skew_tail(z: Any, a: Any) -> tuple[Any, Any, Any]:
+    """Return whether a point is in the thin tail on the left, log of what is below it there, and others."""
+    thin = fnp.logical_and(z < 0, a * z < -2.5)
+    return thin, log_skew_tail(fnp.where(thin, z, -2.0), fnp.where(thin, a, 2.0)), fnp.where(thin, 0.0, z)
+
+
+def _skewnorm_cdf(z: Any, a: Any) -> Any:
+    thin, below, z = _skew_tail(z, a)
+    thin_above, above, z = _skew_tail(-z, -a)
+    p = special.ndtr(-z) - 2 * special.owens_t(-z, a)
+    return fnp.where(thin, fnp.exp(below), fnp.where(thin_above, -fnp.expm1(above), p))
+
+
+def _skewnorm_logcdf(z: Any, a: Any) -> Any:
+    thin, below, z = _skew_tail(z, a)
+    return fnp.where(thin, below, log_of(_skewnorm_cdf(z, a), _skewnorm_cdf(-z, -a)))
+
+
 skewnorm: Continuous = Continuous(
     "skewnorm",
     "a",
     logpdf=lambda z, a: _normal(z) + LOG_2 + special.log_ndtr(a * z),
-    cdf=lambda z, a: special.ndtr(z) - 2 * special.owens_t(z, a),
-    sf=lambda z, a: special.ndtr(-z) + 2 * special.owens_t(z, a),
+    cdf=_skewnorm_cdf,
+    sf=lambda z, a: _skewnorm_cdf(-z, -a),
+    logcdf=_skewnorm_logcdf,
+    logsf=lambda z, a: _skewnorm_logcdf(-z, -a),
     valid=lambda a: fnp.equal(a, a),
 )
 
@@ -137,14 +164,25 @@ def _truncnorm_ppf(q: Any, a: Any, b: Any) -> Any:
     return fnp.clip(fnp.where(right, -z, z), a, b)
 
 
+def _log_share(part: Any, rest: Any, whole: Any) -> Any:
+    """Return log of part / whole, by logarithms, from what is left where that has more digits."""
+    high = part > rest
+    near, far = fnp.where(high, rest - whole, -1.0), fnp.where(high, -1.0, part - whole)
+    return fnp.where(high, fnp.log1p(-fnp.exp(near)), far)
+
+
 truncnorm: Continuous = Continuous(
     "truncnorm",
     "a b",
     logpdf=lambda z, a, b: _normal(z) - log_normal_between(a, b),
     cdf=lambda z, a, b: fnp.exp(log_normal_between(a, z) - log_normal_between(a, b)),
     sf=lambda z, a, b: fnp.exp(log_normal_between(z, b) - log_normal_between(a, b)),
-    logcdf=lambda z, a, b: log_normal_between(a, z) - log_normal_between(a, b),
-    logsf=lambda z, a, b: log_normal_between(z, b) - log_normal_between(a, b),
+    logcdf=lambda z, a, b: _log_share(
+        log_normal_between(a, z), log_normal_between(z, b), log_normal_between(a, b)
+    ),
+    logsf=lambda z, a, b: _log_share(
+        log_normal_between(z, b), log_normal_between(a, z), log_normal_between(a, b)
+    ),
     ppf=_truncnorm_ppf,
     isf=lambda q, a, b: -_truncnorm_ppf(q, -b, -a),
     support=(lambda a, b: a, lambda a, b: b),
@@ -320,13 +358,24 @@ fisk: Continuous = Continuous(
     support=HALF_LINE,
     open_ends=True,
 )
+
+
+def _cotangent(q: Any) -> Any:
+    """Return cot(pi q) for 0 <= q <= 1, with all digits at both ends and in the middle."""
+    high = q > 0.5
+    low = fnp.where(high, 1 - q, q)
+    near = low < 0.25
+    size = fnp.where(near, 1 / fnp.tan(PI * fnp.where(near, low, 0.1)), fnp.tan(PI * (0.5 - low)))
+    return fnp.where(high, -size, size)
+
+
 cauchy: Continuous = Continuous(
     "cauchy",
     logpdf=lambda z: -math.log(PI) - 2 * fnp.log(fnp.hypot(1.0, z)),
     cdf=lambda z: fnp.arctan2(1.0, -z) / PI,
     sf=lambda z: fnp.arctan2(1.0, z) / PI,
-    ppf=lambda q: -1 / fnp.tan(PI * q),
-    isf=lambda q: 1 / fnp.tan(PI * q),
+    ppf=lambda q: -_cotangent(q),
+    isf=_cotangent,
 )
 halfcauchy: Continuous = Continuous(
     "halfcauchy",
