@@ -68,11 +68,16 @@ def _about_one(value: Callable[[Expr], Expr], sign: int, t: Expr) -> Expr:
 def _struve(name: str, sign: int) -> Any:
     g = call(name)
 
-    def slopes(f: Expr, v: Expr, x: Expr) -> tuple[None, Expr]:
+    def near(v: Expr, x: Expr) -> Expr:
         power = fn.power(x / 2, v) * fn.rgamma(v + 1.5) / math.sqrt(math.pi)
         lowest = equal(v, 0)  # the one below it has poles at zero that cancel: 11.4.25, 11.4.29
         below = where(lowest, power + sign * g(v + 1, x), g(where(lowest, 1, v) - 1, x))
-        return None, (below + sign * g(v + 1, x) + power) / 2
+        return (below + sign * g(v + 1, x) + power) / 2
+
+    def slopes(f: Expr, v: Expr, x: Expr) -> tuple[None, Expr]:
+        # far out, the power and the function above are large and cancel
+        far = lambda x: g(v - 1, x) - v / x * g(v, x)
+        return None, either(fn.fabs(x) > 20, x, far, lambda x: near(v, x), inside=40.0, outside=1.0)
 
     return slopes
 
@@ -178,8 +183,8 @@ declare({
     "it2j0y0_y": Row("x", lambda f, x: (-fn.y0(x) / x,), "10.22(i)", output=("it2j0y0", 1)),
     "it2i0k0_i": Row("x", lambda f, x: (_about_one(fn.i0, 1, x),), "10.43(i)", output=("it2i0k0", 0)),
     "it2i0k0_k": Row("x", lambda f, x: (-fn.k0(x) / x,), "10.43(i)", output=("it2i0k0", 1)),
-    "struve":    Row("v x", _struve("struve", -1), "11.4.27"),
-    "modstruve": Row("v x", _struve("modstruve", 1), "11.4.27"),
+    "struve":    Row("v x", _struve("struve", -1), "11.4.24, 11.4.27"),
+    "modstruve": Row("v x", _struve("modstruve", 1), "11.4.26, 11.4.29"),
     "itstruve0": Row("x", lambda f, x: (x * _struve0_over(x, -1),), "11.7(i)"),
     "itmodstruve0": Row("x", lambda f, x: (x * _struve0_over(x, 1),), "11.7(i)"),
     "it2struve0": Row("x", lambda f, x: (-_struve0_over(x, -1),), "11.7(i)"),
