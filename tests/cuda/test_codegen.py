@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import inspect
 import re
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -159,6 +161,28 @@ def test_small_grids_are_no_reason_to_warn(compiler):
     with pytest.warns(match="low occupancy"):
         kernel[2, 32]
     compiler.launching.on_grid(kernel, 1, 32)
+
+
+NEW_NUMPY = """
+import numpy as np
+from numba import cuda, types
+from fgrad.compat.numba import let_cuda_load
+
+def kernel(x):
+    x[0] = 1.0
+
+if vars(np).pop("row_stack", None):
+    np.__all__.remove("row_stack")
+let_cuda_load(lend=True)
+assert "row_stack" not in vars(np)
+kinds = types.void(types.CPointer(types.float64))
+made, _ = cuda.compile(kernel, kinds, cc=(9, 0), device=False, output="ptx", abi="numba")
+assert ".entry" in made
+"""
+
+
+def test_numba_compiles_where_numpy_lacks_what_it_asks_for():
+    subprocess.run([sys.executable, "-c", NEW_NUMPY], check=True)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.helpers import switching_every
 
+from fgrad.compat import numba
 from fgrad.errors import BrokenContractError
 from fgrad.kernels import launching
 
@@ -68,6 +69,33 @@ def test_numba_without_cuda(monkeypatch):
         with pytest.raises(
             RuntimeError, match=r"there is none: .*numba.cuda.*install the extra for CUDA 13: pip install"
         ):
+            launching.device()
+    finally:
+        launching.device.cache_clear()
+
+
+def test_numpy_lends_numba_a_name_that_it_lacks(monkeypatch):
+    monkeypatch.delattr(np, "row_stack", raising=False)
+    seen = []
+    monkeypatch.setattr(numba, "import_module", lambda _: seen.append(vars(np)["row_stack"]))
+    numba.let_cuda_load(lend=True)
+    assert seen == [np.vstack]
+    assert not hasattr(np, "row_stack")
+    with pytest.raises(AttributeError, match="row_stack"):
+        numba.let_cuda_load(lend=False)
+
+
+def test_numba_that_does_not_fit_to_numpy_is_named(monkeypatch):
+    def load(*, lend):
+        raise AttributeError("module 'numpy' has no attribute 'newer'")
+
+    module = launching.device().cuda
+    monkeypatch.setattr(module.jit, "__module__", "numba.cuda.decorators")
+    monkeypatch.setattr(module, "is_available", lambda: True)
+    monkeypatch.setattr(launching, "let_cuda_load", load)
+    launching.device.cache_clear()
+    try:
+        with pytest.raises(RuntimeError, match=r"numba-cuda does not work with NumPy \d.*newer.*pip install"):
             launching.device()
     finally:
         launching.device.cache_clear()

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from threading import RLock
 from typing import Any, NamedTuple
 
@@ -598,7 +599,7 @@ def code_settings() -> str:
     return f"{' '.join(chosen)} {cpu_target.target_context.codegen().magic_tuple()}"
 
 
-# ---- the simulator of CUDA -----------------------------------------------------------------------------
+# ---- CUDA ----------------------------------------------------------------------------------------------
 
 
 class _Shared(dict[Any, Any]):
@@ -641,3 +642,25 @@ def let_simulated_blocks_share() -> None:
         self._allocations = _Shared()
 
     shared.__init__ = mended
+
+
+def let_cuda_load(*, lend: bool) -> None:
+    """Load what numba-cuda compiles with, which names a function that NumPy had until 2.5.
+
+    numba-cuda is maintained without new versions of NumPy (https://github.com/NVIDIA/numba-cuda/issues/902,
+    907), and lacks nothing else of them.
+
+    Args:
+        lend: whether NumPy may have the name while that takes.
+
+    Raises:
+        AttributeError: NumPy lacks a name.
+    """
+    lacks = lend and not hasattr(np, "row_stack")
+    if lacks:
+        vars(np)["row_stack"] = np.vstack
+    try:
+        import_module("numba.cuda.cudaimpl")
+    finally:
+        if lacks:
+            del vars(np)["row_stack"]

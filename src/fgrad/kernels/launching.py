@@ -16,7 +16,7 @@ import numpy as np
 
 from fgrad import config, locks
 from fgrad.backend.library import missing
-from fgrad.compat.numba import let_simulated_blocks_share
+from fgrad.compat.numba import let_cuda_load, let_simulated_blocks_share
 from fgrad.kernels import contracts, mathlib, source
 
 simulation: Any = locks.lock()  # the simulator runs one kernel at a time
@@ -42,7 +42,8 @@ def device() -> Device:
     """Return the CUDA device, or Numba's simulator of one.
 
     Raises:
-        RuntimeError: there is neither, or the simulator may not be mended.
+        RuntimeError: there is neither, the simulator may not be mended, or numba-cuda and NumPy do not
+            fit together.
     """
     try:
         from numba import cuda  # noqa: PLC0415 -- late: few programs use CUDA, and it takes half a second
@@ -58,6 +59,12 @@ def device() -> Device:
         return Device(cuda, simulated=True, threads=4, blocks=2)
     if not cuda.is_available():
         raise RuntimeError(missing(f"Numba finds none ({cuda.cuda_error() or 'no device is visible'})"))
+    try:
+        let_cuda_load(lend=config.process_effects())
+    except AttributeError as error:
+        raise RuntimeError(
+            f"numba-cuda does not work with NumPy {np.__version__} ({error}): pip install 'numpy<2.5'"
+        ) from error
     return Device(cuda, simulated=False, threads=256, blocks=1024)
 
 
@@ -98,11 +105,7 @@ def compiled(text: str, buffers: tuple[str, ...], numbers: int) -> Callable[...,
         buffers: the names of the dtypes of its first arguments, which are pointers; "=float32" is a number.
         numbers: how many int64 arguments follow.
     """
-    cuda, simulated, *_ = device()
-    if simulated:
-        launch = _simulated(cuda.jit(module(text)))
-    else:
-        launch = _launched(cuda, cuda.jit(signature(buffers, numbers))(module(text)))
+    launch = _simulated(text) if device().simulated else _launched(text, buffers, numbers)
     if contracts.of(text) is None:  # of a compiled program, whose places are known
         return launch
 
@@ -137,7 +140,9 @@ def _flat(a: Any) -> Any:
     return a.reshape(-1).view(POINTERS.get(a.dtype.name, a.dtype.name))
 
 
-def _simulated(kernel: Any) -> Callable[..., None]:
+def _simulated(text: str) -> Callable[..., None]:
+    kernel = device().cuda.jit(module(text))
+
     def launch(arrays: Sequence[Any], numbers: Sequence[int], blocks: int, threads: int) -> None:
         flat = [a if a.__class__ is float else _flat(a) for a in arrays]
         with simulation, warnings.catch_warnings():
@@ -154,9 +159,11 @@ def on_grid(kernel: Any, blocks: int, threads: int, stream: Any = 0) -> Any:
         return kernel[blocks, threads, stream]
 
 
-def _launched(cuda: Any, kernel: Any) -> Callable[..., None]:
+def _launched(text: str, buffers: tuple[str, ...], numbers: int) -> Callable[..., None]:
     import cupy  # noqa: PLC0415 -- late: its current device and stream are those to launch on
 
+    cuda = device().cuda
+    kernel = cuda.jit(signature(buffers, numbers))(module(text))
     known: dict[tuple[int, int, int, int], Any] = {}
 
     def launch(arrays: Sequence[Any], numbers: Sequence[int], blocks: int, threads: int) -> None:
