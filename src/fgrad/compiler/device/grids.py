@@ -59,11 +59,12 @@ def grids(
     first, others = _split(nest)
     found: list[Piece] = []
     if len(first) == 1 and not any(r.folded for r in first[0]):
-        found.append(_Flat(first[0], *context).run())
+        others = [*first[0], *others]
     elif first:
         found.append(_Rows(first, nest.depth, *context).run())
-    for roots in _alike(others):
-        found += _reductions(roots, context) if roots[0].folded else [_Flat(roots, *context).run()]
+    for roots in _alike(nest, others):
+        folds = any(r.folded for r in roots)
+        found += _reductions(roots, context) if folds else [_Flat(roots, *context).run()]
     return found
 
 
@@ -85,13 +86,24 @@ def _split(nest: Nest) -> tuple[list[list[Root]], list[Root]]:
     return inside, outside
 
 
-def _alike(roots: Sequence[Root]) -> list[list[Root]]:
-    """Return the roots one by one, but together neighbours that fold the same loops if none reads another."""
+def _alike(nest: Nest, roots: Sequence[Root]) -> list[list[Root]]:
+    """Return the roots in groups, each of which goes through its elements once.
+
+    A group is of one phase, in which an element is read where it has just been computed. It has the same
+    loops; of these all that fold any fold the same.
+    """
+    phases = {r.var: k for k, phase in enumerate([*nest.phases, nest.tails]) for r in phase}
     found: list[list[Root]] = []
     for root in roots:
-        last = found[-1] if found else [root]
-        is_alike = root.folded and (last[0].loops, last[0].folded) == (root.loops, root.folded)
-        if found and is_alike and {v for v, _ in root.reads}.isdisjoint(r.var for r in last):
+        last = found[-1] if found else []
+        folded = {r.folded for r in (*last, root) if r.folded}
+        sums = {r.var for r in last if r.folded}
+        if (
+            last
+            and (phases[last[0].var], last[0].loops) == (phases[root.var], root.loops)
+            and len(folded) <= 1
+            and sums.isdisjoint(v for v, _ in root.reads)
+        ):
             last.append(root)
         else:
             found.append([root])
@@ -99,8 +111,8 @@ def _alike(roots: Sequence[Root]) -> list[list[Root]]:
 
 
 def _reductions(roots: list[Root], context: Any) -> list[Grid]:
-    """Return the kernels of reductions that fold the same loops."""
-    threads, root = context[0], roots[0]
+    """Return the kernels of reductions that fold the same loops, and of values beside them."""
+    threads, root = context[0], next(r for r in roots if r.folded)
     kept = [k for k in range(len(root.loops)) if k not in root.folded]
     count = math.prod(root.loops[k] for k in kept)
     total = math.prod(root.loops[k] for k in root.folded)
@@ -112,9 +124,10 @@ def _reductions(roots: list[Root], context: Any) -> list[Grid]:
         kind = _Blocks
     made = [kind(roots, parts, *context).run()]
     if parts > 1:
-        sizes = {r.var.aval.size: None for r in roots}  # which differ where axes are unrolled
+        sums = [r for r in roots if r.folded]
+        sizes = {r.var.aval.size: None for r in sums}  # which differ where axes are unrolled
         for size in sizes:
-            some = [r for r in roots if r.var.aval.size == size]
+            some = [r for r in sums if r.var.aval.size == size]
             made.append(_joined(some, parts, kind is _Columns, threads))
     return made
 
@@ -200,10 +213,10 @@ class _Rows(GridWriter):
 
 
 class _Reduced(GridWriter):
-    """Reductions that fold the same loops, by themselves or in parts."""
+    """Reductions that fold the same loops, by themselves or in parts, and the values that they add up."""
 
     def __init__(self, roots: Sequence[Root], parts: int, *context: Any) -> None:
-        root = roots[0]
+        root = next(r for r in roots if r.folded)
         super().__init__(root.loops, *context)
         self.roots, self.parts = self.computing(roots), parts
         self.folded = sorted(root.folded)
@@ -218,11 +231,15 @@ class _Reduced(GridWriter):
     def terms(self, index: str) -> tuple[list[str], list[str], list[tuple[str, Root, Any]]]:
         """Return what starts the totals, what adds an element to each, and their names, roots and places."""
         self.enter(0, len(self.roots[0].loops))
-        begin, totals = [], []
-        for n, (root, at) in enumerate((r, at) for r in self.roots for at in r.places()):
+        begin: list[str] = []
+        totals: list[tuple[str, Root, Any]] = []
+        for root, at in ((r, at) for r in self.roots for at in r.places()):
             value = root.element(self.elements, at)
-            begin.append(self.fold(root, f"s{n}", value))
-            totals.append((f"s{n}", root, root.out_at(at)))
+            if not root.folded:
+                self.store(root, at, value)
+                continue
+            begin.append(self.fold(root, f"s{len(totals)}", value))
+            totals.append((f"s{len(totals)}", root, root.out_at(at)))
         items = self.items(0, len(self.builder.chain))
         return begin, self.flattened(index, self.folded, items), totals
 

@@ -224,26 +224,37 @@ class GridWriter(Writer):
         return split(index, [f"i{k}" for k in loops], sizes[::-1])
 
     def tree(self, root: Root, total: str) -> list[str]:
-        """Return the lines after which `total` is what all threads of the block have, joined in pairs."""
+        """Return the lines after which `total` is what all threads of the block have.
+
+        Few threads join what the others have, then all join what the few have: which is two barriers, where
+        joining in pairs would be one for each power of two.
+        """
         name = self.shared.setdefault(root.var.aval.dtype.name, f"shared{len(self.shared)}")
         return [
             f"{name}[lane] = {total}",
             "cuda.syncthreads()",
-            "half = THREADS // 2",
-            "while half > 0:",
-            "    if lane < half:",
-            f"        {name}[lane] = {joined(root, f'{name}[lane]', f'{name}[lane + half]')}",
-            "    cuda.syncthreads()",
-            "    half //= 2",
-            f"{total} = {name}[0]",
+            "if lane < FEW:",
+            "    q = lane + FEW",
+            "    while q < THREADS:",
+            f"        {total} = {joined(root, total, f'{name}[q]')}",
+            "        q += FEW",
+            f"    {name}_few[lane] = {total}",
             "cuda.syncthreads()",
+            f"{total} = {name}_few[0]",
+            "q = 1",
+            "while q < FEW:",
+            f"    {total} = {joined(root, total, f'{name}_few[q]')}",
+            "    q += 1",
         ]
 
     # ---- the module -----------------------------------------------------------------------------
 
     def grid(self, kind: str, lines: Sequence[str], tasks: int, *, whole_blocks: bool = False) -> Grid:
         """Return the kernel with these lines."""
-        head = [f"{name} = cuda.shared.array(THREADS, {d})" for d, name in self.shared.items()]
+        head = []
+        for d, name in self.shared.items():
+            head.append(f"{name} = cuda.shared.array(THREADS, {d})")
+            head.append(f"{name}_few = cuda.shared.array(FEW, {d})")
         if whole_blocks:
             head.append("lane = cuda.threadIdx.x")
         names = [*(f"b{k}" for k in range(len(self.buffers))), *self.numbers.values()]
@@ -251,7 +262,9 @@ class GridWriter(Writer):
         kernel = f"def kernel({', '.join(names)}):\n{body}\n"
         dtype = dtype_of_helpers(self.elements.floats)
         functions = helpers(kernel, dtype, replaced=launching.library(dtype))
-        text = module(kernel, self.builder.constants, [f"THREADS = {self.threads}"], [functions])
+        few = 1 << self.threads.bit_length() // 2
+        sizes = [f"THREADS = {self.threads}", *([f"FEW = {few}"] if self.shared else [])]
+        text = module(kernel, self.builder.constants, sizes, [functions])
         loads = frozenset(v for v, _ in self.builder.loads)
         numbers = tuple(self.numbers)
         return Grid(
