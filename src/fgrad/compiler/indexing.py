@@ -15,7 +15,7 @@ import numpy as np
 from fgrad.compiler.decompose import RULES, Writer, rule
 from fgrad.compiler.library import LIBRARY, Launch, internal
 from fgrad.compiler.simplify.constants import cast
-from fgrad.core.aval import Aval
+from fgrad.core.aval import Aval, Shape, with_ones
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import native
 from fgrad.ops.indices import HOLE, filled
@@ -252,20 +252,35 @@ def _scatter_add(w: Writer, ct: Any, *arrays: Any, template: Any, shape: Any, un
 
 
 def _by_rows(w: Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: Any) -> Any:
-    """Let each row choose its element, where the first index array counts the rows."""
-    if template != (HOLE, HOLE) or len(shape) != 2 or ct.aval.shape != shape[:1]:
+    """Let each row, along any axis, choose its element, where the other index arrays count the rows."""
+    if template != (HOLE,) * len(shape):
         return None
     known = dict(w.constants.values())
-    rows, j = arrays
-    if rows not in known or not np.array_equal(known[rows], np.arange(shape[0])) or j.aval.shape != shape[:1]:
+    free = [k for k, j in enumerate(arrays) if j not in known]
+    if len(free) != 1 or arrays[free[0]].aval.shape != ct.aval.shape:
         return None
-    n = shape[1]
-    j = _wide(w, j)
+    (axis,) = free
+    rows = with_ones(shape, (axis,))
+    if ct.aval.size != math.prod(rows):
+        return None
+    for k, n in enumerate(shape):
+        if k != axis:
+            counted = np.broadcast_to(known[arrays[k]], ct.aval.shape).reshape(rows)
+            if not (counted == _along(np.arange(n), k, shape)).all():
+                return None
+    n = shape[axis]
+    j = _wide(w, arrays[axis])
     j = w.where(w.make("less", j, 0), w.add(j, n), j)
+    if w.rules is not RULES:  # nothing is checked: an element was read at the nearest place
+        j = w.where(w.make("less", j, 0), 0, w.where(w.make("less", j, n), j, n - 1))
     j = w.convert(j, dtype=np.dtype(np.int32))  # as wide as the elements beside it
-    places = w.operand(np.arange(n, dtype=np.int32))
-    here = w.make("equal", w.reshape(j, (shape[0], 1)), places)
-    return w.where(here, w.reshape(ct, (shape[0], 1)), _nothing(w, ct))
+    places = w.operand(_along(np.arange(n, dtype=np.int32), axis, shape))
+    return w.where(w.make("equal", w.reshape(j, rows), places), w.reshape(ct, rows), _nothing(w, ct))
+
+
+def _along(x: Any, axis: int, shape: Shape) -> Any:
+    """Return a vector as an array of axes of length one but `axis`."""
+    return x.reshape([-1 if k == axis else 1 for k in range(len(shape))])
 
 
 def _nothing(w: Writer, ct: Var) -> Any:
