@@ -8,6 +8,7 @@ NumPy stands in for CuPy, as in Numba's simulator. Blocks and grids are those of
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -20,6 +21,7 @@ from fgrad.backend import library
 from fgrad.kernels import launching
 
 CHIP = (9, 0)
+counted: Counter[str] | None = None  # of all launches: bytes loaded, stored, most barriers of a block
 ELSEWHERE = {  # tests that say nothing here
     "test_what_is_missing_is_said": "nothing is missing",
     "test_special_functions": "SciPy's functions stand in for kernels",
@@ -48,8 +50,11 @@ def compiled(text: str, buffers: tuple[str, ...], numbers: int) -> Callable[...,
     kernel = ptx.parsed(made)
 
     def launch(arrays: Sequence[Any], numbers: Sequence[int], blocks: int, threads: int) -> None:
+        machine = ptx.Machine(kernel, [*arrays, *numbers], blocks, threads, counted)
         with np.errstate(all="ignore"):
-            ptx.run(ptx.Machine(kernel, [*arrays, *numbers], blocks, threads))
+            ptx.run(machine)
+        if counted is not None:
+            counted["barriers"] += int(machine.barriers.max())
 
     return launch
 

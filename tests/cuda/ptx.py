@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -210,9 +211,17 @@ class Machine:
         arguments: arrays of NumPy for pointers, numbers for the rest.
         blocks: how many.
         threads: in a block.
+        moved: takes the bytes of global memory that are loaded and stored.
     """
 
-    def __init__(self, kernel: Kernel, arguments: Sequence[Any], blocks: int, threads: int) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        arguments: Sequence[Any],
+        blocks: int,
+        threads: int,
+        moved: Counter[str] | None = None,
+    ) -> None:
         self.kernel, self.blocks, self.threads = kernel, blocks, threads
         n = self.count = blocks * threads
         self.lane = np.arange(n, dtype=np.int32)
@@ -226,6 +235,7 @@ class Machine:
             "%nctaid.x": np.full(n, blocks, np.uint32),
         }
         self.carry = np.zeros(n, bool)
+        self.moved = moved
         arrays = self.arrays = [a for a in arguments if isinstance(a, np.ndarray)]  # lives as long as this
         self.symbols, sizes = self._declared(arrays)
         self._place(arrays)
@@ -293,6 +303,8 @@ class Machine:
                 return cells[offset // size]
             cells[offset // size] = value
             return None
+        if self.moved is not None:
+            self.moved["loaded" if value is None else "stored"] += size * np.unique(address).size
         which = (address // WINDOW).astype(np.int64) - 1
         inside = (address % WINDOW).astype(np.int64) - WINDOW // 2
         own = self.lane[lanes]

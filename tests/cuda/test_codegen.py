@@ -56,14 +56,14 @@ def compiler(monkeypatch):
 
     chip = type("Chip", (), {"compute_capability": (8, 0)})
     monkeypatch.setattr(dispatcher, "get_current_device", lambda: chip)
-    device = launching.Device(cuda, simulated=False, threads=256, blocks=1024)
+    device = launching.Device(cuda, simulated=False, threads=256, blocks=65536)
     monkeypatch.setattr(launching, "device", lambda: device)
     return Compiler(cuda, launching)
 
 
 def grids(f, args):
     from fgrad.compiler.device import DeviceExecutable
-    from fgrad.compiler.device.plan import dtype_of
+    from fgrad.compiler.device.statements import dtype_of
 
     program = fg.jit(f).lower(*args)._procedure.program
     made = DeviceExecutable(program, Device(library.Simulated(), 0))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
+from tests.backend.checks import on_device, same
 from tests.cuda import ptx
 
+import fgrad as fg
 from fgrad.kernels import launching
 
 pytestmark = pytest.mark.codegen
@@ -13,13 +17,22 @@ RNG = np.random.default_rng(0)
 
 
 @pytest.fixture
-def launch(monkeypatch):
-    """Return a function that runs the lines of a kernel of b0, b1, ... and n."""
+def interpreted(monkeypatch):
+    """Have a device whose kernels the interpreter runs."""
     from tests.cuda import interpreted
 
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "0")
     interpreted.install(monkeypatch)
     launching.device.cache_clear()
-    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "0")
+    launching.compiled.cache_clear()
+    yield interpreted
+    launching.device.cache_clear()
+    launching.compiled.cache_clear()
+
+
+@pytest.fixture
+def launch(interpreted):
+    """Return a function that runs the lines of a kernel of b0, b1, ... and n."""
 
     def run(lines, *arrays, n=0, blocks=2, threads=64):
         names = ", ".join(f"b{k}" for k in range(len(arrays)))
@@ -27,8 +40,7 @@ def launch(monkeypatch):
         text = f"def kernel({names}, n):\n{body}"
         interpreted.compiled(text, tuple(a.dtype.name for a in arrays), 1)(arrays, [n], blocks, threads)
 
-    yield run
-    launching.device.cache_clear()
+    return run
 
 
 FLOATS = [0.0, -0.0, 1e-40, -1e-310, 0.3, -0.7, 1.0, 2.5, -3.5, 1e10, -1e38, 1e300, np.inf, -np.inf, np.nan]
@@ -278,3 +290,29 @@ def test_loops_end(launch, monkeypatch):
     monkeypatch.setattr(ptx, "STEPS", 1000)
     with pytest.raises(ptx.PTXError, match="without an end"):
         launch("i = 0\nwhile b1[0] > 0:\n    i += 1\n    b0[cuda.grid(1)] = i", np.zeros(128), np.ones(128))
+
+
+ROWS = RNG.uniform(-1, 1, (2500, 40)).astype(np.float32)
+LABELS = RNG.integers(0, 40, 2500)
+TRAFFIC = {  # programs; how often an element is loaded and stored, and barriers of a block
+    "value and gradient": (lambda x: fg.value_and_grad(lambda x: np.sum(np.tanh(x * 1.5) ** 2))(x), 1, 1, 4),
+    "elementwise": (lambda x: np.exp(x) * x, 1, 1, 0),
+    "sums": (lambda x: (x.sum(), (x * x).sum()), 1, 0, 8),
+    "softmax": (fg.nn.softmax, 3, 2, 6),  # while a row is in the cache
+    "cross-entropy": (
+        lambda x, labels: fg.grad(lambda x: fg.nn.softmax_cross_entropy(x, labels).mean())(x), 4, 2, 9),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRAFFIC)
+def test_memory_is_gone_through_as_seldom_as_possible(interpreted, monkeypatch, name):
+    f, loads, stores, barriers = TRAFFIC[name]
+    args = (ROWS, LABELS) if name == "cross-entropy" else (ROWS,)
+    jitted, given = fg.jit(f), [on_device(a) for a in args]
+    jitted(*given)
+    monkeypatch.setattr(interpreted, "counted", Counter())
+    same(jitted(*given), f(*args), 10)
+    counted = interpreted.counted
+    assert counted["loaded"] / ROWS.nbytes == pytest.approx(loads, rel=0.1)
+    assert counted["stored"] / ROWS.nbytes == pytest.approx(stores, rel=0.1, abs=0.05)
+    assert counted["barriers"] <= barriers

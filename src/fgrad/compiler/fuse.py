@@ -47,6 +47,7 @@ NEAR = 64  # turns of inner loops, beside which such operations once for each ro
 # that are too few for vectors
 WRITTEN_OUT, OF_LITTLE, LITTLE = 4, 7, 12
 BLOCK = 16384  # elements of a block: each adds up on its own, whatever the threads are
+GROUPS = 128  # of threads that keep a device busy: of fewer rows, each would go through more than others do
 ROW = 65536  # elements of a row that stays in the cache
 
 
@@ -638,11 +639,12 @@ class _Schedule:
         if len(floats) > max(len(before.floats), len(nest.floats)) or before.work + nest.work > LONGEST:
             return False
         inside = [v for v in reads if self.where.get(v) == step]
+        least = BLOCK if self.vectors else GROUPS
         for depth in range(min(before.depth, nest.depth), 0, -1):
             if (
                 before.loops[:depth] == nest.loops[:depth]
                 and all(self._is_rowwise(v, reads[v], depth) for v in inside)
-                and all(BLOCK <= math.prod(r.loops) <= math.prod(r.loops[:depth]) * ROW for r in roots)
+                and all(least <= math.prod(r.loops) <= math.prod(r.loops[:depth]) * ROW for r in roots)
             ):
                 before.depth, before.floats = depth, floats
                 before.phases += nest.phases

@@ -65,7 +65,7 @@ def device() -> Device:
         raise RuntimeError(
             f"numba-cuda does not work with NumPy {np.__version__} ({error}): pip install 'numpy<2.5'"
         ) from error
-    return Device(cuda, simulated=False, threads=256, blocks=1024)
+    return Device(cuda, simulated=False, threads=256, blocks=65536)
 
 
 def library(dtype: np.dtype[Any]) -> dict[str, str]:

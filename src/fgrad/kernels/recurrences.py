@@ -101,6 +101,7 @@ def kernel(a, u, y, g, count, n, k, length):
             advance(a, u, y, row, start, stop if stop == n else stop - k, k, 0)
         i += cuda.gridDim.x
 """
+LINES = 1024  # as many keep a device busy with a thread for each
 SHORT = 8  # elements: lines are not cut into chunks of fewer
 
 
@@ -138,7 +139,7 @@ def recursion(a: DeviceArray, u: DeviceArray) -> DeviceArray:
     if not y.size:
         return y
     count, chunks = y.size // n, chip.threads - 1
-    if count > chip.blocks or n < chunks * max(SHORT, 2 * k):
+    if count > LINES or n < chunks * max(SHORT, 2 * k):
         _launch(_ADVANCE + _RECURSION, [a, u, y], count, n, k)
     else:
         length = -(-n // chunks)

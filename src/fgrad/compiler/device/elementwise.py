@@ -73,7 +73,7 @@ class Elementwise:
         grid, known = self.grid(dtype, shapes)
         run = launching.compiled(grid.text, _kinds(grid), len(grid.numbers))
         order = [known.index(b) for b in grid.buffers]
-        return _Launch(run, order, grid.numbers, grid.blocks(), launching.device().threads)
+        return _Launch(run, order, grid.numbers, grid.blocks(), grid.threads)
 
     def grid(self, dtype: np.dtype[Any], shapes: Sequence[Shape | None]) -> tuple[Grid, list[Var | Number]]:
         """Return the kernel for operands of these shapes, None for numbers; and what its buffers may be."""

@@ -20,17 +20,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from fgrad.compiler.device.scatter import Piece, scattered
-from fgrad.compiler.device.statements import Grid, GridWriter, Partial, inside, striding
+from fgrad.compiler.device.statements import Grid, GridWriter, Partial, inside, looped, striding
 from fgrad.compiler.fuse import Nest, Root
 from fgrad.compiler.index import linear
-from fgrad.compiler.loop_nests import Place, Value
+from fgrad.compiler.loop_nests import Line, Place, Value
 from fgrad.compiler.writer import identity, joined
 from fgrad.core.program import Equation, Var
 
 RUN = 16  # elements that a thread of a reduction adds up before there is another block
-MOST = 1024  # blocks for one number of a reduction
+MOST = 1024  # numbers that a reduction leaves: for as many, each has one block
+PARTS = 4096  # blocks for one number of a reduction: where they come in turns, the last turn is to be a small part
 WIDE = 256  # numbers that a reduction leaves: for as many, each has a thread
 CHUNK = 256  # elements that such a thread adds up before there is another chunk
+EACH = 8  # elements of a row for each thread of its block, at least: threads that meet often are to be few
+WARP = 32  # threads that go on together
 BUSY = 65536  # threads that keep a device busy: no chunks beyond them
 FEW, LONG = 128, 8192  # so few rows, of more elements than that, do not get a block each
 
@@ -120,7 +123,7 @@ def _reductions(roots: list[Root], context: Any) -> list[Grid]:
         parts = 1 if count >= BUSY else min(-(-total // CHUNK), -(-BUSY // count))
         kind: type[_Reduced] = _Columns
     else:
-        parts = 1 if count >= MOST else min(MOST, -(-total // (threads * RUN)))
+        parts = 1 if count >= MOST else min(PARTS, -(-total // (threads * RUN)))
         kind = _Blocks
     made = [kind(roots, parts, *context).run()]
     if parts > 1:
@@ -155,7 +158,11 @@ class _Rows(GridWriter):
         super().__init__(phases[0][0].loops, *context)
         self.computing([r for phase in phases for r in phase])
         self.phases, self.depth = phases, depth
-        self.alone = max(math.prod(r.loops[depth:]) for phase in phases for r in phase) < RUN
+        inner = max(math.prod(r.loops[depth:]) for phase in phases for r in phase)
+        self.alone = inner < RUN
+        few = max(WARP, 1 << (inner // EACH).bit_length())
+        if not self.alone and few * math.prod(phases[0][0].loops[:depth]) >= BUSY:
+            self.threads = min(self.threads, few)
 
     def run(self) -> Grid:
         depth, lines = self.depth, list[str]()
@@ -188,6 +195,7 @@ class _Rows(GridWriter):
         items = self.items(depth + 1, len(self.builder.chain))
         del self.builder.chain[depth + 1 :]
         outer = self.items(0, depth + 1)
+        is_apart = not self.alone and self._needs_barrier([*items, *outer], phase)
         if len(loops) == depth and not self.alone:  # one thread writes, when all have read what lies there
             stores = [line for line in outer if isinstance(line[0], Place)]
             outer = [line for line in outer if line not in stores]
@@ -208,8 +216,19 @@ class _Rows(GridWriter):
             f"while j < {self.number(count)}:",
             *inside([*inner, f"j += {step}"]),
         ]
-        meet = [] if self.alone else ["cuda.syncthreads()"]
+        meet = ["cuda.syncthreads()"] if is_apart else []
         return [*self.text(outer), *begin, *(lanes if inner else []), *end, *meet]
+
+    def _needs_barrier(self, lines: Sequence[Line], phase: Sequence[Root]) -> bool:
+        """Return whether later phases may write what this one reads, or read what it writes.
+
+        Threads that join what they have add up have met since they read.
+        """
+        writes = any(isinstance(line[0], Place) for line in lines) or any(
+            r.folded and r.var in self.kept for r in phase
+        )
+        reads = any(isinstance(part, Place) for line in lines for part in line)
+        return writes or (reads and not any(r.folded for r in phase))
 
 
 class _Reduced(GridWriter):
@@ -243,6 +262,10 @@ class _Reduced(GridWriter):
         items = self.items(0, len(self.builder.chain))
         return begin, self.flattened(index, self.folded, items), totals
 
+    def turns(self, lines: Sequence[str]) -> int:
+        """Return how many turns of the loop to write out: a compiler does so where nothing is stored."""
+        return self.copies(lines) if self.stores else 1
+
     def written(self, totals: Sequence[tuple[str, Root, Any]], part: str, *, first: bool) -> list[str]:
         """Return the lines that write the totals; parts stand one behind the other, or side by side."""
         lines = []
@@ -271,8 +294,8 @@ class _Columns(_Reduced):
             *self.counters("k", self.outer),
             *begin,
             "j = part",
-            f"while j < {total}:",
-            *inside([*lines, f"j += {parts}"]),
+            f"step = np.int64({parts})",
+            *looped("j", total, "step", lines, self.turns(lines)),
             *self.written(totals, "part", first=True),
         ]
         tasks = self.count * self.parts
@@ -292,8 +315,8 @@ class _Blocks(_Reduced):
             *self.counters("k", self.outer),
             *begin,
             "j = part * THREADS + lane",
-            f"while j < {total}:",
-            *inside([*lines, f"j += {parts} * THREADS"]),
+            f"step = np.int64({parts} * THREADS)",
+            *looped("j", total, "step", lines, self.turns(lines)),
             *joined,
             "if lane == 0:",
             *inside(self.written(totals, "part", first=False)),

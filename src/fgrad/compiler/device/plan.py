@@ -19,7 +19,7 @@ from fgrad.compiler import layout
 from fgrad.compiler.decompose import ON_DEVICE, Plain, decompose
 from fgrad.compiler.device.grids import grids
 from fgrad.compiler.device.scatter import Piece, Sort, Table, Zeros
-from fgrad.compiler.device.statements import Grid, Scratch
+from fgrad.compiler.device.statements import Grid, Scratch, dtype_of
 from fgrad.compiler.fuse import Call
 from fgrad.compiler.layout import Buffer, variables
 from fgrad.core.aval import Aval
@@ -219,7 +219,7 @@ class Block(layout.Block):
         if isinstance(grid, Sort):
             return Ranking(*(self.known[b] for b in grid.buffers))
         slots = tuple(self.known[b] for b in grid.buffers)
-        return Launch(grid, slots, grid.blocks(), launching.device().threads)
+        return Launch(grid, slots, grid.blocks(), grid.threads)
 
     def _call(self, i: int, e: Equation) -> Step:
         outs = tuple(self.known[v] for v in e.outs)
@@ -344,12 +344,6 @@ def product(e: Equation) -> Product | None:
 def shape_of(x: Any) -> tuple[int, ...]:
     """Return the shape of what a buffer of a kernel is."""
     return tuple(x.aval.shape) if isinstance(x, Var) else (x.size,)
-
-
-def dtype_of(x: Any) -> np.dtype[Any]:
-    """Return the dtype of what a buffer of a kernel is."""
-    dtype: np.dtype[Any] = x.aval.dtype if isinstance(x, Var) else x.dtype
-    return dtype
 
 
 def bytes_of(x: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,11 @@ from fgrad.compiler.writer import Writer, dtype_of_helpers, hold, joined
 from fgrad.core.program import Var
 from fgrad.kernels import launching
 from fgrad.kernels.body import helpers
+
+
+AHEAD = 16  # bytes that a thread asks for before it waits
+FULL = 2**18  # threads that a device has at a time: before there are so many, each has one turn
+COPIES, BRIEF = 4, 24  # turns of a loop of so many lines that are written out, at most
 
 
 def split(index: str, counters: Sequence[str], sizes: Sequence[str]) -> list[str]:
@@ -38,14 +44,54 @@ def inside(lines: Sequence[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-def striding(index: str, stop: str, lines: Sequence[str], *, blocks: bool = False) -> list[str]:
+def striding(
+    index: str, stop: str, lines: Sequence[str], *, blocks: bool = False, copies: int = 1
+) -> list[str]:
     """Return the loop of a thread, or a block, over what the grid does not cover at once."""
     start, step = ("cuda.blockIdx.x", "cuda.gridDim.x") if blocks else ("cuda.grid(1)", "cuda.gridsize(1)")
     return [
         f"{index} = np.int64({start})",
-        f"while {index} < {stop}:",
-        *inside([*lines, f"{index} += {step}"]),
+        f"stride = np.int64({step})",
+        *looped(index, stop, "stride", lines, copies),
     ]
+
+
+def looped(index: str, stop: str, step: str, lines: Sequence[str], copies: int) -> list[str]:
+    """Return the loop of lines, several turns at a time: all load what they need before any of them stores.
+
+    A compiler that does not know whether what is stored is loaded next keeps the order, so a thread would
+    wait for memory in each turn.
+
+    Args:
+        index: its counter.
+        stop: where it ends.
+        step: the name of what is added to the counter.
+        lines: assignments, and stores after them.
+        copies: how many turns at a time.
+    """
+    one = [f"while {index} < {stop}:", *inside([*lines, f"{index} += {step}"])]
+    stores = [line for line in lines if re.match(r"\w+\[", line)]
+    sums = [line for line in lines if _is_carried(line)]
+    rest = [line for line in lines if line not in stores and line not in sums]
+    names = [line.partition(" = ")[0] for line in rest]
+    if copies == 1 or not all(map(str.isidentifier, names)):
+        return one
+    own = re.compile(rf"\b({'|'.join([index, *names])})\b")
+
+    def copy(line: str, k: int) -> str:
+        return own.sub(rf"\g<0>_{k}", line) if k else line
+
+    several = [f"{index}_{k} = {index} + {k} * {step}" for k in range(1, copies)]
+    several += [copy(line, k) for line in rest for k in range(copies)]
+    several += [copy(line, k) for part in (sums, stores) for k in range(copies) for line in part]
+    last = f"{index} + {copies - 1} * {step}"
+    return [f"while {last} < {stop}:", *inside([*several, f"{index} += {copies} * {step}"]), *one]
+
+
+def _is_carried(line: str) -> bool:
+    """Return whether a line adds to what an earlier turn left."""
+    name, _, value = line.partition(" = ")
+    return re.search(rf"\b{re.escape(name)}\b", value) is not None
 
 
 class Partial(NamedTuple):
@@ -75,6 +121,12 @@ class Scratch(NamedTuple):
     dtype: np.dtype[Any]
 
 
+def dtype_of(x: Any) -> np.dtype[Any]:
+    """Return the dtype of what a buffer of a kernel is."""
+    dtype: np.dtype[Any] = x.aval.dtype if isinstance(x, Var) else x.dtype
+    return dtype
+
+
 class Grid(NamedTuple):
     """A kernel: its text, and what its arguments and its grid are."""
 
@@ -84,14 +136,15 @@ class Grid(NamedTuple):
     numbers: tuple[int, ...]
     tasks: int  # threads that have something to do, or blocks where `whole_blocks`
     whole_blocks: bool
+    threads: int  # in a block
     loads: frozenset[Var]
     stores: frozenset[Any]
 
     def blocks(self) -> int:
         """Return how many blocks to launch: those that it has tasks for, as far as the device suits them."""
         chip = launching.device()
-        blocks = self.tasks if self.whole_blocks else -(-self.tasks // chip.threads)
-        return max(1, min(blocks, chip.blocks))
+        blocks = self.tasks if self.whole_blocks else -(-self.tasks // self.threads)
+        return max(1, min(blocks, chip.blocks * max(1, chip.threads // self.threads)))
 
 
 class GridWriter(Writer):
@@ -215,7 +268,16 @@ class GridWriter(Writer):
         """Return the kernel of a thread for each turn of all loops."""
         count = math.prod(self.builder.sizes[k] for k in loops)
         body = self.flattened("i", loops, self.items(0, len(self.builder.chain)))
-        return self.grid("flat", striding("i", self.number(count), body), count)
+        copies = self.copies(body)
+        lines = striding("i", self.number(count), body, copies=copies)
+        return self.grid("flat", lines, -(-count // copies) if count >= copies * FULL else count)
+
+    def copies(self, lines: Sequence[str]) -> int:
+        """Return how many turns of a loop load at a time, so that memory is busy."""
+        sizes = [dtype_of(b).itemsize for b in self.buffers]
+        loads = {x for line in lines for x in re.findall(r"\bb(\d+)(\[[^\]]*\])(?! = )", line)}
+        total = sum(sizes[int(k)] for k, _ in loads)
+        return min(COPIES, max(1, AHEAD // total)) if loads and len(lines) <= BRIEF else 1
 
     def counters(self, index: str, loops: Sequence[int]) -> list[str]:
         """Return the lines that split an index into the counters of loops, the last one fastest."""
@@ -266,7 +328,7 @@ class GridWriter(Writer):
         sizes = [f"THREADS = {self.threads}", *([f"FEW = {few}"] if self.shared else [])]
         text = module(kernel, self.builder.constants, sizes, [functions])
         loads = frozenset(v for v, _ in self.builder.loads)
-        numbers = tuple(self.numbers)
+        stores, numbers = frozenset(self.stores), tuple(self.numbers)
         return Grid(
-            kind, text, tuple(self.buffers), numbers, tasks, whole_blocks, loads, frozenset(self.stores)
+            kind, text, tuple(self.buffers), numbers, tasks, whole_blocks, self.threads, loads, stores
         )
