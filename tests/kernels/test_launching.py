@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from operator import attrgetter
 from threading import Thread
 
 import numpy as np
@@ -77,7 +78,7 @@ def test_numba_without_cuda(monkeypatch):
 def test_numpy_lends_numba_a_name_that_it_lacks(monkeypatch):
     monkeypatch.delattr(np, "row_stack", raising=False)
     seen = []
-    monkeypatch.setattr(numba, "import_module", lambda _: seen.append(vars(np)["row_stack"]))
+    monkeypatch.setattr(numba, "import_module", lambda _: seen.append(attrgetter("row_stack")(np)))
     numba.let_cuda_load(lend=True)
     assert seen == [np.vstack]
     assert not hasattr(np, "row_stack")

@@ -29,7 +29,7 @@ from fgrad.core.program import Equation, Var
 
 RUN = 16  # elements that a thread of a reduction adds up before there is another block
 MOST = 1024  # numbers that a reduction leaves: for as many, each has one block
-PARTS = 4096  # blocks for one number of a reduction: where they come in turns, the last turn is to be a small part
+PARTS = 4096  # blocks for one number: where they come in turns, the last turn is to be a small part
 WIDE = 256  # numbers that a reduction leaves: for as many, each has a thread
 CHUNK = 256  # elements that such a thread adds up before there is another chunk
 EACH = 8  # elements of a row for each thread of its block, at least: threads that meet often are to be few

@@ -24,8 +24,8 @@ from fgrad.compiler.device.plan import (
     Ranking,
     Region,
     Step,
-    dtype_of,
 )
+from fgrad.compiler.device.statements import dtype_of
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.control_flow import PLAIN
 from fgrad.core.primitive import PRIMITIVES

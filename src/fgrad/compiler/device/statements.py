@@ -18,7 +18,6 @@ from fgrad.core.program import Var
 from fgrad.kernels import launching
 from fgrad.kernels.body import helpers
 
-
 AHEAD = 16  # bytes that a thread asks for before it waits
 FULL = 2**18  # threads that a device has at a time: before there are so many, each has one turn
 COPIES, BRIEF = 4, 24  # turns of a loop of so many lines that are written out, at most
