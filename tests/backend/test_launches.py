@@ -16,6 +16,7 @@ from fgrad.compiler.device import executable
 from fgrad.core.caches import LRU
 from fgrad.kernels import launching
 from fgrad.transforms import compiled_rules
+from fgrad.transforms.guard import MISS
 
 RNG = np.random.default_rng(0)
 X, V = RNG.uniform(-2, 2, (3, 40)), RNG.uniform(0.5, 1.5, 40)
@@ -186,3 +187,35 @@ def test_eager_operations_hold_on_to_little_memory(monkeypatch):
         gc.enable()
     assert any(e.plan.size for e in compiled_rules.PROGRAMS.young.values())
     assert not any(c.plan.size for c in alive)
+
+
+def test_tensors_on_a_device_have_a_short_way():
+    f = fg.jit(lambda x, y: (np.tanh(x) * y, x.sum()))
+    x, y = np.linspace(-1, 1, 6).reshape(2, 3), np.arange(3.0)
+    given = [on_device(a) for a in (x, y)]
+    for _ in range(3):
+        same(f(*given), (np.tanh(x) * y, x.sum()))
+    (short,) = f._guards
+    same(short(tuple(given), {}), (np.tanh(x) * y, x.sum()))
+    second = [fg.tensor(a, device="cuda:1") for a in (x, y)]
+    for others in (second, [given[0], second[1]], [fg.tensor(a) for a in (x, y)], [x, y], [given[0], 2.0],
+                   [on_device(x[:1]), given[1]], [on_device(x.astype("f")), given[1]]):  # fmt: skip
+        assert short(tuple(others), {}) is MISS
+    assert f(*second)[0].device == "cuda:1"
+    np.testing.assert_allclose(f(x, y)[0], np.tanh(x) * y, rtol=1e-12)
+    with pytest.raises(TypeError, match="different devices"):
+        f(given[0], second[1])
+    slope = fg.grad(lambda x: f(x, given[1])[0].sum())(given[0])
+    same(slope, (1 - np.tanh(x) ** 2) * y)
+
+
+def test_outputs_of_the_short_way_are_arrays_of_their_own():
+    f = fg.jit(lambda x: (x, x * 2, x.T, np.ones(2), 3.0))
+    x = on_device(np.arange(6.0).reshape(2, 3))
+    for _ in range(3):
+        found = f(x)
+    assert f._guards
+    assert len({id(y._value.buffer) for y in found[:4]}) == 4
+    assert all(y._value.buffer is not x._value.buffer for y in found[:4])
+    expected = np.arange(6.0).reshape(2, 3)
+    same(found[:3], (expected, expected * 2, expected.T))

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import config, tree
+from fgrad.backend.array import DeviceArray
 from fgrad.compat.cpython import environment
-from fgrad.compiler import Executable
 from fgrad.core import trace
 from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor, wrap
@@ -35,7 +35,7 @@ class Static(NamedTuple):
 
 
 def guard(
-    executable: Executable,
+    executable: Any,
     args: Sequence[Any],
     leaves: Sequence[Any],
     statics: dict[Any, Any],
@@ -46,7 +46,8 @@ def guard(
     """Return `f(args, kwargs)`, which gives the result or `MISS`; None where there is no short way.
 
     Args:
-        executable: of the leaves, in order, to the outputs of `template` that are None.
+        executable: of the leaves, in order, to the outputs of `template` that are None; on a device, all
+            leaves are Tensors there.
         args: positional arguments as they were given, of which the guard takes others alike.
         leaves: the leaves among them, in the order of the inputs.
         statics: static arguments by position.
@@ -145,8 +146,11 @@ class _Writer(Writer):
             self.demand(f"{name}.__class__ is {self.name(Tensor)}")
             part = self.name()
             self.lines.append(f"{part} = {name}._value")
-            if not value.shape:  # an array, or a scalar
-                self.demand(f"{part}.__class__ is {self.name(value._value.__class__)}")
+            held = value._value
+            if not value.shape or held.__class__ is DeviceArray:  # or an array, or a scalar
+                self.demand(f"{part}.__class__ is {self.name(held.__class__)}")
+            if held.__class__ is DeviceArray:
+                self.demand(f"{part}.place is {self.name(held.place)}")
             self.found.append(part)
             return True
         if kind is not np.ndarray and kind not in _SCALARS:
@@ -158,7 +162,7 @@ class _Writer(Writer):
     def function(
         self,
         names: Sequence[str],
-        executable: Executable,
+        executable: Any,
         out_structure: Any,
         template: Sequence[Static | None],
         around: Captures | None,
@@ -184,6 +188,8 @@ class _Writer(Writer):
                 leaf = self.leaves[self.found.index(name)]
                 if leaf.__class__ is int:
                     self.demand(f"{-(2**63)} <= {name} < {2**63}")
+                if leaf.__class__ is Tensor:
+                    self.demand(f"{name}.__class__ is {self.name(leaf._value.__class__)}")
                 if aval.shape or leaf.__class__ not in _SCALARS:
                     self.demand(f"{name}.dtype is {kind} and {name}.shape == {aval.shape}")
             run = self.name(executable.run)

@@ -589,7 +589,8 @@ class Specialisation:
             return False
         if current() is not FLOOR or watching() or len(args) != call.count or call.fun is not self._fun:
             return False
-        return not any(buffer_of(x).__class__ is DeviceArray for x in call.leaves)
+        places = {getattr(buffer_of(x), "place", None) for x in call.leaves}
+        return len(places) <= 1  # a number beside an array on a device is sent there
 
     @lazy
     def _is_direct(self) -> bool:
@@ -603,7 +604,8 @@ class Specialisation:
 
     def guard(self, call: Call, args: tuple[Any, ...]) -> Callable[..., Any] | None:
         """Return the short way for arguments of this kind, if there is one."""
-        executable = self.procedure.executable
+        place = next((getattr(buffer_of(x), "place", None) for x in call.leaves), None)
+        executable = self.procedure.executable if place is None else self.procedure.on(place)
         results = self.out_structure, self.template
         return guard(executable, args, call.leaves, call.statics, *results, self._around)
 

@@ -19,8 +19,8 @@ from fgrad.compiler.device.plan import Launch, LibraryCall, Plan, launches, with
 from fgrad.compiler.device.runtime import Context, as_argument, fresh, owned
 from fgrad.compiler.device.statements import Grid
 from fgrad.compiler.executable import lowered
-from fgrad.core.aval import aval_of
-from fgrad.core.program import Program, Var
+from fgrad.core.aval import Aval, aval_of
+from fgrad.core.program import Program, Var, aval_out
 from fgrad.core.trace import running
 
 WARM = 2  # calls before a graph is recorded: many programs run once
@@ -39,6 +39,10 @@ class DeviceExecutable:
     """
 
     program: Program
+    entry = None
+    is_direct = True
+    checks: tuple[int, ...] = ()
+    constants: dict[int, Any] = {}  # noqa: RUF012 -- none of the outputs: all are arrays on the device
 
     def __init__(
         self,
@@ -49,6 +53,9 @@ class DeviceExecutable:
         kept: int | None = None,
     ) -> None:
         self.place = place
+        self.ins: list[Aval] = [v.aval for v in program.inputs]
+        self.outs: list[Aval] = list(map(aval_out, program.outputs))
+        self.results: range = range(len(self.outs))
         program, self._held = _without_arrays(program)
         self.plan: Plan = Plan(lowered(program), place, donated)
         self._calls = 0

@@ -119,6 +119,8 @@ class Plan(layout.Plan):
         self.steps: list[Step] = block.written()
         made = {k for s in self.steps if isinstance(s, LibraryCall) for k in s.outs}
         self.fresh: list[int] = [k for k, v in enumerate(self.outputs) if known[v] not in made]
+        own = {known[self.outputs[k]] for k in self.fresh}
+        self.is_new: bool = own == set(self.results) and len(own) == len(self.results)  # all outputs are
         self.held: dict[int, Any] = {b.slot: _sent(place, b.array) for b in self.constants.values()}
 
     def plain(self, program: Program) -> Plain:

@@ -256,6 +256,8 @@ def fresh(context: Context, donated: dict[int, Any]) -> list[Any]:
 def owned(context: Context, ins: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
     """Run, and return every output as an array of its own."""
     found = context.run(ins, outs)
+    if context.plan.is_new:
+        return found
     own = {id(y) for y in outs if y is not None}
     made: list[Any] = []
     for y in found:
