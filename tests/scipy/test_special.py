@@ -104,7 +104,7 @@ def test_slopes_of_single_precision_are_those_of_double(primitive):
                 for given in (narrow, wide)
             )
             assert found.dtype == dtype
-            np.testing.assert_allclose(found, expected.astype(dtype), rtol=3e-7)
+            np.testing.assert_allclose(found, expected.astype(dtype), rtol=1e-6)  # a few roundings
 
 
 @pytest.mark.parametrize("x", [51.0, 700.0, 1e15, 1e300])

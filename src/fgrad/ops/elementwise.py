@@ -332,16 +332,28 @@ def _built_by_dtype(text: str, namespace: dict[str, Any], constants: dict[str, f
     return lambda ct, *saved: typed(ct.dtype)(ct, *saved)
 
 
+# slopes of these, but not of the value, are as exact in single precision as the arguments are
+STEADY = {
+    *("var", "const", "scale", "multiply", "multiply_no_nan", "divide", "negative", "exp", "log", "sigmoid"),
+    *("real_part", "where", "less", "erfcx", "ndtr"),
+}
 _WIDER = {np.dtype(narrow): np.dtype(wide) for narrow, wide in ("ed", "fd", "FD")}
 
 
 def _built_for_calls(
-    name: str, text: str, namespace: dict[str, Any], constants: dict[str, float], *, again: bool
+    name: str,
+    text: str,
+    namespace: dict[str, Any],
+    constants: dict[str, float],
+    *,
+    wide: bool,
+    again: bool,
 ) -> Rule:
-    """Return what `_built` does, of single precision in double, and in the dtype of the cotangent.
+    """Return what `_built` does, in the dtype of the cotangent.
 
-    Slopes are often differences of large terms, or products that overflow or vanish on the way.
-    `again`: whether they are made of the value, which is then computed in double too.
+    `wide`: of single precision in double, as slopes are often differences of large terms, or products that
+    overflow or vanish on the way. `again`: whether they are made of the value, which is then computed in
+    double too.
     """
     made = _built(text, {**namespace, "widened": _whole}, constants)
     call = namespace[name]
@@ -351,9 +363,8 @@ def _built_for_calls(
 
     def rule(ct: Any, *saved: Any) -> tuple[Any, ...]:
         dtype = ct.dtype
-        wide = _WIDER.get(dtype)
-        if wide is not None:
-            ct = convert(ct, wide)
+        if wide and dtype in _WIDER:
+            ct = convert(ct, _WIDER[dtype])
             saved = tuple(
                 [convert(x, _WIDER[x.dtype]) if getattr(x, "dtype", None) in _WIDER else x for x in saved]
             )
@@ -404,13 +415,15 @@ def _vjp_maker(
         if results.count(None) == len(results):
             return None
         needed = variables(*(r for r in results if r is not None))
-        again = bool(name) and OUT in needed
+        inside = {e.head for e in postorder(*(r for r in results if r is not None))}
+        wide = bool(name) and (OUT in needed or not inside <= STEADY)
+        again = wide and OUT in needed
         kept = [v for v in (OUT, *params) if again or v in needed]
-        build = functools.partial(_built_for_calls, name, again=again) if name else built
+        build = functools.partial(_built_for_calls, name, wide=wide, again=again) if name else built
         keep = tuple(0 if v is OUT else params.index(v) + 1 for v in kept)
         # integers wrap in their own products, and quotients of them are double whatever is beside them;
         # real numbers have no logarithm where they are negative, beside complex ones they do
-        logs = any(e.head == "log" for e in postorder(*(r for r in results if r is not None)))
+        logs = "log" in inside
         beside = [
             p for p, tracked in zip(params, pattern, strict=True) if p in kept and (logs or not tracked)
         ]
