@@ -331,7 +331,11 @@ def measured(case: Case, libraries: dict[str, Any]) -> dict[str, float]:
         if not abs(value - expected) <= 1e-3 * abs(expected):
             raise ValueError(f"{case.title}: {name} gives {value}, not {expected}")
         runs[name] = (lambda f=f, args=args: f(*args)), lib.wait
-    return {name: timed(*run) for name, run in runs.items()}
+    times = {}
+    for name, run in runs.items():
+        times[name] = timed(*run)
+        print(f"{case.title}, {name}: {1e6 * times[name]:,.1f} us", flush=True)  # whatever ends this early
+    return times
 
 
 def overhead(libraries: dict[str, Any]) -> dict[str, float]:
