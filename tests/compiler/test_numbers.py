@@ -101,6 +101,12 @@ CASES = {
         long(0.7, 1.3),
     ),
     "a mean of long doubles": (lambda x: np.mean(x) + np.var(x) / 3, long(0.7, 1.3, 0.2)),
+    "the imaginary part of long complex numbers": (np.imag, long(0.7, 1.3) + 1j * long(2, -3)),
+    "parts of long complex numbers": (
+        lambda x: np.stack([x.imag * 2, x.real * x.imag, np.abs(x)]),
+        long(0.7, 1.3) + 1j * long(2, -3),
+    ),
+    "a variance of long complex numbers": (np.var, long(0.7, 1.3, -0.4) + 1j * long(2, -3, 1)),
     "cubes that wrap": (lambda x: x**3, u8(1, 2, 200)),
     "slices by small integers": (lambda x: x[np.uint8(250) :: np.uint8(10)][np.int8(-1)], np.arange(300.0)),
     "shapes by small integers": (lambda x: np.reshape(x, (np.uint8(3), np.uint8(100))), np.arange(300.0)),

@@ -336,14 +336,19 @@ def _trust(w: Writer, x: Any, good: Any, **_: Any) -> Any:
     return x
 
 
+def _has_parts(x: Any) -> bool:
+    """Return whether an operand is complex: of another precision than pairs have, which are none here."""
+    return not isinstance(x, Var) or x.aval.dtype.kind == "c"
+
+
 @RULES.on("real")
 def _real(_: Writer, x: Any) -> Any:
-    return x if isinstance(x, Var) else None
+    return None if _has_parts(x) else x
 
 
 @RULES.on("imag")
 def _imag(w: Writer, x: Any) -> Any:
-    return w.array(np.zeros(x.aval.shape, x.aval.dtype)) if isinstance(x, Var) else None
+    return None if _has_parts(x) else w.array(np.zeros(x.aval.shape, x.aval.dtype))
 
 
 def _joined(name: str, w: Writer, *arrays: Any, **params: Any) -> Any:
