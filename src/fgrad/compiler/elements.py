@@ -83,6 +83,7 @@ class Elements:
         codes: a dtype of floats -> the code of atoms that are not computed as `ATOMS` has them.
         mixed: whether there are floats of two dtypes: helper functions, of which a kernel has one for both,
             take and give numbers of the wider one, which are rounded.
+        saturates: whether a negative float becomes zero as unsigned integer, which on the CPU wraps around.
     """
 
     makers: dict[Var, tuple[Equation, int]]
@@ -95,6 +96,7 @@ class Elements:
     codes: Callable[[np.dtype[Any]], Mapping[str, str]] = lambda _: {}
     _: KW_ONLY
     mixed: bool = False
+    saturates: bool = False
     # what should have memory, though it has none
     wanted: dict[Var, None] = field(default_factory=dict, init=False)
     floats: set[np.dtype[Any]] = field(default_factory=set, init=False)  # in which floats are computed
@@ -252,6 +254,10 @@ class Elements:
             return self.builder.operation("({} != 0)", [v], dtype, 0)
         if v.dtype == BOOL:
             return self.builder.operation(f"({dtype.name}(1) if {{}} else {dtype.name}(0))", [v], dtype, 0)
+        if self.saturates and v.dtype.kind == "f" and dtype.kind == "u":
+            wrapped = f"{dtype.name}(int64({{0}}))"
+            code = f"({dtype.name}({{0}}) if {{0}} >= 0 else {wrapped})" if dtype.itemsize == 8 else wrapped
+            return self.builder.operation(code, [v], dtype, 0)
         return self.builder.operation(f"{dtype.name}({{}})", [v], dtype, 0)
 
     # ---- primitives that compute ----------------------------------------------------------------------

@@ -32,6 +32,7 @@ class Writer:
         floats: dtypes in which floats are computed.
     """
 
+    saturates = False  # see `Elements`
     lanes = False  # whether floats may be joined in any order, as lanes of vectors are
 
     def __init__(
@@ -48,7 +49,13 @@ class Writer:
         self.builder: Builder = Builder(loops)
         mixed = len(floats) > 1
         self.elements: Elements = Elements(
-            makers, stored, self.builder, constants, codes=self.codes, mixed=mixed
+            makers,
+            stored,
+            self.builder,
+            constants,
+            codes=self.codes,
+            mixed=mixed,
+            saturates=self.saturates,
         )
         self.stores: dict[Any, None] = {}
 

@@ -130,3 +130,28 @@ def test_launches_from_many_threads():
     with ThreadPoolExecutor(4) as pool:
         for value in pool.map(lambda _: kernel(A, A), range(8)):
             np.testing.assert_allclose(value, A * np.tanh(A) + A, rtol=1e-14)
+
+
+# how many of the numbers are in a range in which processors agree: NumPy leaves what is beyond it to them
+WRAPPING = {
+    "int8": 3,
+    "int16": 6,
+    "int32": 8,
+    "uint8": 8,
+    "uint16": 8,
+    "uint32": 11,
+    "int64": 11,
+    "uint64": 12,
+}
+
+
+@pytest.mark.parametrize("name", WRAPPING)
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_floats_become_integers_as_on_the_cpu(name, precision):
+    x = [-1.5, -100.7, -0.9, 0.9, 255.5, 300.2, 70000.0, -70000.0, 3e9, -3e9, 2.0**40, 2.0**63 + 2.0**41]
+    x = np.array(x[: WRAPPING[name]], precision)
+    f = lambda x: (x + 0).astype(name)
+    with np.errstate(invalid="ignore"):
+        expected = f(x)
+    found = fg.jit(f)(fg.tensor(x, device="cuda:0"))
+    np.testing.assert_array_equal(found.numpy(), expected)

@@ -156,6 +156,7 @@ class GridWriter(Writer):
         context: makers and what follows, as of `Writer`.
     """
 
+    saturates = True
     literal: int = SMALL  # the largest integer that stands in the text
 
     def __init__(self, loops: Sequence[int], threads: int, heirs: Mapping[Var, Var], *context: Any) -> None:
